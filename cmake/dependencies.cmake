@@ -1,0 +1,24 @@
+# find_package only; `./dev deps` installs all of these on Debian 12. docs/dependencies.md says why each is here.
+find_package(fmt REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(tomlplusplus REQUIRED)
+
+# Debian's xsimd 8.1 target names `xtl`, which is not installed and not needed without complex support.
+if(NOT TARGET xtl)
+  add_library(xtl INTERFACE IMPORTED)
+endif()
+find_package(xsimd REQUIRED)
+
+find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)
+add_library(fp4sim_random123 INTERFACE)
+target_include_directories(fp4sim_random123 SYSTEM INTERFACE ${RANDOM123_INCLUDE_DIR})
+
+if(FP4SIM_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(rapidcheck REQUIRED)
+endif()
+if(FP4SIM_BENCH)
+  find_package(benchmark REQUIRED)
+endif()

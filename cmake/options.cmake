@@ -1,0 +1,20 @@
+# Flags that carry numerics.md §1: nothing contracted or reassociated, subnormals kept. Every target links `fp4sim_flags`.
+add_library(fp4sim_flags INTERFACE)
+target_compile_options(fp4sim_flags INTERFACE -ffp-contract=off -fno-fast-math -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
+if(FP4SIM_WERROR)
+  target_compile_options(fp4sim_flags INTERFACE -Werror)
+endif()
+if(FP4SIM_SANITIZE)
+  target_compile_options(fp4sim_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(fp4sim_flags INTERFACE -fsanitize=address,undefined)
+endif()
+
+# fp4sim_library(<room> <sources…>): static library fp4sim_<room>, alias fp4sim::<room>, include root = repository root.
+function(fp4sim_library room)
+  add_library(fp4sim_${room} STATIC ${ARGN})
+  add_library(fp4sim::${room} ALIAS fp4sim_${room})
+  set_target_properties(fp4sim_${room} PROPERTIES EXPORT_NAME ${room})
+  target_compile_features(fp4sim_${room} PUBLIC cxx_std_20)
+  target_include_directories(fp4sim_${room} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/fp4sim>)
+  target_link_libraries(fp4sim_${room} PRIVATE $<BUILD_INTERFACE:fp4sim_flags>)
+endfunction()
