@@ -1,0 +1,98 @@
+// exp and log on vectors, for ISA units: coefficients.h operation by operation (no fma), so that every level gives the
+// bits of contract/host_math.h. NaN arguments give a NaN; its payload is free.
+#pragma once
+
+#include <immintrin.h>
+
+#include <limits>
+
+#include "reference/contract/coefficients.h"
+#include "reference/simd/isa.h"
+
+namespace fp4sim::simd::FP4SIM_ISA {
+
+using U64 = xsimd::batch<uint64_t, Arch>;
+
+inline F64 as_f64(U64 bits) { return xsimd::bitwise_cast<F64>(bits); }
+inline U64 as_u64(F64 x) { return xsimd::bitwise_cast<U64>(x); }
+
+/// One F32 as two F64, exactly: lanes 0 … n−1 and n … 2n−1.
+struct F64x2 {
+  F64 low, high;
+};
+
+#if defined(FP4SIM_ISA_avx512)
+inline F64x2 widen(F32 x) {
+  return {F64(_mm512_cvtps_pd(_mm512_castps512_ps256(x))), F64(_mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)))};
+}
+/// Both halves rounded once to binary32.
+inline F32 narrow(F64x2 x) {
+  return F32(_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(x.low)), _mm512_cvtpd_ps(x.high), 1));
+}
+#elif defined(FP4SIM_ISA_avx2)
+inline F64x2 widen(F32 x) {
+  return {F64(_mm256_cvtps_pd(_mm256_castps256_ps128(x))), F64(_mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)))};
+}
+inline F32 narrow(F64x2 x) {
+  return F32(_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(x.low)), _mm256_cvtpd_ps(x.high), 1));
+}
+#else
+inline F64x2 widen(F32 x) { return {F64(_mm_cvtps_pd(x)), F64(_mm_cvtps_pd(_mm_movehl_ps(x, x)))}; }
+inline F32 narrow(F64x2 x) { return F32(_mm_movelh_ps(_mm_cvtpd_ps(x.low), _mm_cvtpd_ps(x.high))); }
+#endif
+
+/// e^x: +Inf above kExpOverflow, +0 below kExpUnderflow.
+inline F64 exp64(F64 x) {
+  const F64 magic(kRoundMagic);
+  const F64 shifted = x * F64(kLog2E) + magic;  // its low bits are the integer n
+  const F64 n = shifted - magic;
+  const F64 r = (x - n * F64(kLn2Hi)) - n * F64(kLn2Lo);
+  F64 p(kExp[0]);
+  for (int i = 1; i < kExpTerms; ++i) p = p * r + F64(kExp[i]);
+  // n + 2048 is positive, so that the logical shift halves it like the arithmetic one: half = (n >> 1) + 1024.
+  const U64 biased = as_u64(shifted) - as_u64(magic) + U64(uint64_t{2048});
+  const U64 half = biased >> 1;
+  const F64 first = as_f64((half - U64(uint64_t{1})) << 52);            // 2^(n >> 1)
+  const F64 second = as_f64((biased - half - U64(uint64_t{1})) << 52);  // 2^(n − (n >> 1))
+  F64 result = (p * first) * second;
+  result = xsimd::select(x > F64(kExpOverflow), F64(std::numeric_limits<double>::infinity()), result);
+  return xsimd::select(x < F64(kExpUnderflow), F64(0.0), result);
+}
+
+/// Natural logarithm: NaN below zero, −Inf at ±0.
+inline F64 log64(F64 x) {
+  const F64 infinity(std::numeric_limits<double>::infinity());
+  const U64 one(uint64_t{1});
+  const auto subnormal = x < F64(0x1p-1022);
+  const U64 bits = as_u64(xsimd::select(subnormal, x * F64(0x1p54), x));
+  // Biased exponent, made smaller by 54 where the argument was scaled; 2048 keeps it positive for the exact conversion.
+  const U64 scaled = as_u64(xsimd::select(subnormal, as_f64(U64(uint64_t{54})), F64(0.0)));
+  F64 m = as_f64((bits & U64(0xFFFFFFFFFFFFFull)) | U64(0x3FF0000000000000ull));
+  const auto upper = m >= F64(2 * kSqrtHalf);
+  m = xsimd::select(upper, m * F64(0.5), m);
+  const U64 carry = as_u64(xsimd::select(upper, as_f64(one), F64(0.0)));
+  const U64 exponent = (bits >> 52) + carry - scaled + U64(uint64_t{1025});  // e + 2048
+  const F64 magic(kRoundMagic);
+  const F64 k = (as_f64(as_u64(magic) + exponent) - magic) - F64(2048.0);
+  const F64 f = m - F64(1.0);
+  const F64 s = f / (F64(2.0) + f);
+  const F64 z = s * s;
+  F64 p(kLog[0]);
+  for (int i = 1; i < kLogTerms; ++i) p = p * z + F64(kLog[i]);
+  F64 result = k * F64(kLn2Hi) - ((s * (f - z * p) - k * F64(kLn2Lo)) - f);
+  result = xsimd::select(x == F64(0.0), -infinity, result);
+  result = xsimd::select(x < infinity, result, x);  // +Inf and NaN are their own logarithm
+  return xsimd::select(x < F64(0.0), F64(std::numeric_limits<double>::quiet_NaN()), result);
+}
+
+/// exp64 and log64 of binary32 arguments, rounded once to binary32.
+inline F32 exp_f32(F32 x) {
+  const F64x2 wide = widen(x);
+  return narrow({exp64(wide.low), exp64(wide.high)});
+}
+inline F32 log_f32(F32 x) {
+  const F64x2 wide = widen(x);
+  return narrow({log64(wide.low), log64(wide.high)});
+}
+
+}  // namespace fp4sim::simd::FP4SIM_ISA
