@@ -1,0 +1,21 @@
+// exp and log (numerics.md §8), evaluated operation by operation as coefficients.h states. Nothing else is here: sqrt
+// and fma come from the hardware or the C library, which round them correctly.
+#pragma once
+
+namespace fp4sim::scalar {
+
+/// e^x in binary64, within 1.2 ulp of the real value. +Inf above 709.8 (and where the product overflows), +0 below
+/// −745.2, NaN for NaN. The steps and coefficients are the definition (§5 uses the value before its rounding to
+/// binary32).
+double exp64(double x);
+
+/// The natural logarithm in binary64, within 1.0 ulp of the real value. −Inf for ±0, NaN for x < 0 and NaN, +0 for 1.
+double log64(double x);
+
+/// exp64 rounded once to binary32.
+float exp_f32(float x);
+
+/// log64 rounded once to binary32.
+float log_f32(float x);
+
+}  // namespace fp4sim::scalar
