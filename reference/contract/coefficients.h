@@ -15,7 +15,7 @@
 namespace fp4sim {
 
 inline constexpr double kLog2E = 0x1.71547652b82fep+0;
-inline constexpr double kRoundMagic = 0x1.8p+52;  // adding it rounds to an integer, nearest even
+inline constexpr double kRoundMagic = 0x1.8p+52;   // adding it rounds to an integer, nearest even
 inline constexpr double kLn2Hi = 0x1.62e42feep-1;  // 33 significant bits: n·kLn2Hi is exact for |n| < 2^20
 inline constexpr double kLn2Lo = 0x1.a39ef35793c76p-33;
 inline constexpr double kExpOverflow = 709.8;
@@ -23,10 +23,20 @@ inline constexpr double kExpUnderflow = -745.2;
 inline constexpr double kSqrtHalf = 0x1.6a09e667f3bcdp-1;
 
 /// exp on |r| ≤ ln2/2: Taylor, 1/13! down to 1/0! (truncation below 2^-57).
-inline constexpr double kExp[] = {
-    1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0,
-    1.0 / 40320.0,      1.0 / 5040.0,      1.0 / 720.0,      1.0 / 120.0,     1.0 / 24.0,
-    1.0 / 6.0,          1.0 / 2.0,         1.0,              1.0};
+inline constexpr double kExp[] = {1.0 / 6227020800.0,
+                                  1.0 / 479001600.0,
+                                  1.0 / 39916800.0,
+                                  1.0 / 3628800.0,
+                                  1.0 / 362880.0,
+                                  1.0 / 40320.0,
+                                  1.0 / 5040.0,
+                                  1.0 / 720.0,
+                                  1.0 / 120.0,
+                                  1.0 / 24.0,
+                                  1.0 / 6.0,
+                                  1.0 / 2.0,
+                                  1.0,
+                                  1.0};
 inline constexpr int kExpTerms = 14;
 
 /// log(m) = 2·atanh(s): R/z = Σ 2/(2n+3)·z^n, highest first, n = 10 … 0 (|z| ≤ 0.02944: truncation below 2^-60).
@@ -35,8 +45,8 @@ inline constexpr double kLog[] = {2.0 / 23.0, 2.0 / 21.0, 2.0 / 19.0, 2.0 / 17.0
 inline constexpr int kLogTerms = 11;
 
 inline constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
-inline constexpr double kPio2A = 0x1.921fb544p+0;       // 33 bits
-inline constexpr double kPio2B = 0x1.0b4611a6p-34;      // next 33 bits
+inline constexpr double kPio2A = 0x1.921fb544p+0;   // 33 bits
+inline constexpr double kPio2B = 0x1.0b4611a6p-34;  // next 33 bits
 inline constexpr double kPio2C = 0x1.3198a2e037073p-69;
 
 // gelu (numerics.md §9): x/(1+exp64(−2u)), u = kSqrt2OverPi·(x + kGeluCubic·((x·x)·x)) in binary64.

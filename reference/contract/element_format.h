@@ -49,9 +49,7 @@ FP4SIM_HD uint32_t nan_code(const ElementFormat& f) {
 FP4SIM_HD uint32_t inf_code(const ElementFormat& f) { return max_normal_code(f) + 1u; }
 
 /// Exponent of the smallest normal value (the exponent of the subnormal grid too).
-FP4SIM_HD int emin(const ElementFormat& f) {
-  return f.encoding == Encoding::twos_complement ? 0 : 1 - f.bias;
-}
+FP4SIM_HD int emin(const ElementFormat& f) { return f.encoding == Encoding::twos_complement ? 0 : 1 - f.bias; }
 
 /// log2 of the distance between neighbours in the subnormal range: emin − M; −M for integers.
 /// With M = 0 there are no subnormals and the smallest positive value is 2^emin.
@@ -101,12 +99,18 @@ struct ElementFormatRow {
 };
 
 inline constexpr ElementFormatRow kElementFormats[] = {
-    {"e2m1", kE2m1, "FP4, OCP MX v1.0"},      {"e1m2", kE1m2, "uniform grid"},
-    {"e3m0", kE3m0, "powers of two and 0"},   {"e2m3", kE2m3, "FP6, OCP MX v1.0"},
-    {"e3m2", kE3m2, "FP6, OCP MX v1.0"},      {"e4m3", kE4m3, "FP8, OFP8: NaN, no Inf"},
-    {"e5m2", kE5m2, "FP8, OFP8: Inf and NaN"}, {"int8", kInt8, "OCP MX v1.0, symmetric"},
-    {"int4", kInt4, "symmetric"},             {"bf16", kBf16, "bfloat16"},
-    {"fp16", kFp16, "IEEE 754 binary16"},     {"fp32", kFp32, "IEEE 754 binary32, identity"},
+    {"e2m1", kE2m1, "FP4, OCP MX v1.0"},
+    {"e1m2", kE1m2, "uniform grid"},
+    {"e3m0", kE3m0, "powers of two and 0"},
+    {"e2m3", kE2m3, "FP6, OCP MX v1.0"},
+    {"e3m2", kE3m2, "FP6, OCP MX v1.0"},
+    {"e4m3", kE4m3, "FP8, OFP8: NaN, no Inf"},
+    {"e5m2", kE5m2, "FP8, OFP8: Inf and NaN"},
+    {"int8", kInt8, "OCP MX v1.0, symmetric"},
+    {"int4", kInt4, "symmetric"},
+    {"bf16", kBf16, "bfloat16"},
+    {"fp16", kFp16, "IEEE 754 binary16"},
+    {"fp32", kFp32, "IEEE 754 binary32, identity"},
 };
 
 /// The format's spelling: a row's name, or e{E}m{M}[b{bias}|bauto]f for user formats.

@@ -14,12 +14,12 @@ enum class EstimatorKind : uint8_t { ste, ste_clip, dge, soft, dsq, ewgs, quest 
 /// An estimator with its parameters in binary64; parameters of other kinds stay at their defaults.
 struct Estimator {
   EstimatorKind kind = EstimatorKind::ste;
-  double k = 5;       // dge: exponent, > 1
-  double clip = 3;    // dge: largest multiplier
-  double eps = 0;     // dge: smoothing of |u| (arXiv 2501.17116 App. C.3)
-  double beta = 20;   // soft: steepness
-  double alpha = 0.2; // dsq
-  double delta = 0.1; // ewgs
+  double k = 5;               // dge: exponent, > 1
+  double clip = 3;            // dge: largest multiplier
+  double eps = 0;             // dge: smoothing of |u| (arXiv 2501.17116 App. C.3)
+  double beta = 20;           // soft: steepness
+  double alpha = 0.2;         // dsq
+  double delta = 0.1;         // ewgs
   bool soft_forward = false;  // soft(beta, forward=soft): the forward value is soft too
   friend bool operator==(const Estimator&, const Estimator&) = default;
 };

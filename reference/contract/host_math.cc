@@ -14,8 +14,8 @@ namespace {
 double pow2(int64_t n) { return std::bit_cast<double>(static_cast<uint64_t>(n + 1023) << 52); }
 
 struct Reduced {
-  double r;         // |r| ≤ π/4 plus rounding
-  int64_t quadrant; // 0 … 3
+  double r;          // |r| ≤ π/4 plus rounding
+  int64_t quadrant;  // 0 … 3
 };
 
 Reduced reduce_by_half_pi(double x) {

@@ -14,7 +14,7 @@ enum class Op : uint8_t {
 
 struct OpRow {
   const char* name;
-  const char* inputs;   // comma separated; `?` optional, `*` repeated
+  const char* inputs;  // comma separated; `?` optional, `*` repeated
   const char* outputs;
 };
 

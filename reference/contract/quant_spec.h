@@ -15,9 +15,22 @@ enum class ScaleFormat : uint8_t { none, e8m0, e4m3, ue, fp32 };
 
 /// Scale rules and profiles: e8m0 rules (§4.1), two-level profiles (§4.2), fp32 (§4.3: amax, pow2).
 enum class ScaleRule : uint8_t {
-  none, floor, ceil, even, rceil, opt,
-  te, exact, torchao, modelopt, fouroversix, one, four_over_six_mse, four_over_six_mae,
-  amax, pow2
+  none,
+  floor,
+  ceil,
+  even,
+  rceil,
+  opt,
+  te,
+  exact,
+  torchao,
+  modelopt,
+  fouroversix,
+  one,
+  four_over_six_mse,
+  four_over_six_mae,
+  amax,
+  pow2
 };
 
 enum class Rounding : uint8_t { rne, rna, rnz, rnu, rtz, rtp, rtn, sr32, sr8 };
@@ -93,7 +106,7 @@ struct SpecAlias {
   const char* expansion;
 };
 inline constexpr SpecAlias kSpecAliases[] = {
-    {"mxfp4", "e2m1:b32:e8m0/floor:rne"},    {"mxfp6e2m3", "e2m3:b32:e8m0/floor:rne"},
+    {"mxfp4", "e2m1:b32:e8m0/floor:rne"},     {"mxfp6e2m3", "e2m3:b32:e8m0/floor:rne"},
     {"mxfp6e3m2", "e3m2:b32:e8m0/floor:rne"}, {"mxfp8e4m3", "e4m3:b32:e8m0/floor:rne"},
     {"mxfp8e5m2", "e5m2:b32:e8m0/floor:rne"}, {"mxint8", "int8:b32:e8m0/floor:rne"},
     {"nvfp4", "e2m1:b16:e4m3/te:rne"},

@@ -9,13 +9,13 @@ namespace fp4sim {
 
 struct StepInfo {
   uint64_t seed = 0;
-  uint32_t step = 0;        // first step 0: the Philox step word
-  uint32_t skip = 0;        // adamw leaves parameters and states as they are
-  double lr = 0;            // the schedule's binary64 value
-  double beta1_power = 1;   // P_t of AdamW, t = step + 1
+  uint32_t step = 0;       // first step 0: the Philox step word
+  uint32_t skip = 0;       // adamw leaves parameters and states as they are
+  double lr = 0;           // the schedule's binary64 value
+  double beta1_power = 1;  // P_t of AdamW, t = step + 1
   double beta2_power = 1;
-  float loss_scale = 1;     // a power of two
-  float clip_norm = 0;      // +Inf: no clipping
+  float loss_scale = 1;  // a power of two
+  float clip_norm = 0;   // +Inf: no clipping
 };
 static_assert(sizeof(StepInfo) == 48);
 

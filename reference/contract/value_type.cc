@@ -118,7 +118,8 @@ std::vector<PartLayout> part_layouts(const ValueType& type) {
       std::vector<PartLayout> parts{{"codes", DType::u8, m.matrices * m.rows * code_row_bytes(type)}};
       const bool f32_scales = type.spec.scale == ScaleFormat::fp32;
       if (!is_unscaled(type.spec))
-        parts.push_back({"scales", f32_scales ? DType::f32 : DType::u8, scale_grid(type).count() * (f32_scales ? 4 : 1)});
+        parts.push_back(
+            {"scales", f32_scales ? DType::f32 : DType::u8, scale_grid(type).count() * (f32_scales ? 4 : 1)});
       if (has_tensor_scale(type.spec)) parts.push_back({"tensor_scale", DType::f32, 4});
       return parts;
     }

@@ -25,16 +25,16 @@ Axis parse_axis(const std::string& text);
 struct ValueType {
   DType dtype = DType::f32;
   Shape shape;
-  QuantSpec spec;           // packed: the whole spec; csr: the spec whose occ option split it
-  Axis axis = Axis::last;   // packed and csr
+  QuantSpec spec;          // packed: the whole spec; csr: the spec whose occ option split it
+  Axis axis = Axis::last;  // packed and csr
 
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 
 /// Number of elements; 1 for a scalar (empty shape).
 int64_t element_count(const Shape& shape);
-std::string to_string(const Shape& shape);    // "(64, 48)"
-std::string to_string(const ValueType& type); // "f32(64, 48)", "packed(64, 48; e2m1:b32:e8m0/floor:rne; last)"
+std::string to_string(const Shape& shape);     // "(64, 48)"
+std::string to_string(const ValueType& type);  // "f32(64, 48)", "packed(64, 48; e2m1:b32:e8m0/floor:rne; last)"
 
 /// A tensor as matrices: `matrices` of (rows, cols) each, row-major; 1-D is one row.
 struct MatrixView {
@@ -53,13 +53,14 @@ VectorView vector_view(const Shape& shape, Axis axis);
 /// The grid of scales of a packed value: index of element (matrix, row, col) =
 /// matrix·rows·cols + (row / row_step)·cols_ + col / col_step (§4.4: row-major over the scale grid).
 struct ScaleGrid {
-  int64_t matrices, rows, cols;     // of scales
-  int64_t row_step, col_step;       // elements of the tensor per scale
+  int64_t matrices, rows, cols;  // of scales
+  int64_t row_step, col_step;    // elements of the tensor per scale
   int64_t count() const { return matrices * rows * cols; }
 };
 ScaleGrid scale_grid(const ValueType& packed);
 
-/// Length of the blocks along the contraction axis as the products of §7 see it: B, the whole vector (row, tensor), or 0.
+/// Length of the blocks along the contraction axis as the products of §7 see it: B, the whole vector (row, tensor), or
+/// 0.
 int64_t contraction_block(const QuantSpec& spec);
 
 /// One component of a value in memory: its bytes are contiguous.

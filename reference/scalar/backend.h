@@ -1,4 +1,5 @@
-// Backend `scalar`: the specification as code. One value, one block, one row at a time; single-threaded, slow on purpose.
+// Backend `scalar`: the specification as code. One value, one block, one row at a time; single-threaded, slow on
+// purpose.
 #pragma once
 
 #include <memory>

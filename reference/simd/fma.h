@@ -1,6 +1,7 @@
-// fma(a, b, c) with one rounding on every level. xsimd::fma is unfused on SSE2 and AVX-512 and therefore forbidden here.
-// SSE2 has no fma: a·b is exact in binary64, the sum is rounded to odd there and once to binary32, which equals a fused
-// multiply-add because binary64 has more than 24 + 2 bits (Boldo, Melquiond: "Emulation of a FMA…", IEEE ToC 2008).
+// fma(a, b, c) with one rounding on every level. xsimd::fma is unfused on SSE2 and AVX-512 and therefore forbidden
+// here. SSE2 has no fma: a·b is exact in binary64, the sum is rounded to odd there and once to binary32, which equals a
+// fused multiply-add because binary64 has more than 24 + 2 bits (Boldo, Melquiond: "Emulation of a FMA…", IEEE ToC
+// 2008).
 #pragma once
 
 #include <immintrin.h>
@@ -31,7 +32,7 @@ inline __m128d add_to_odd(__m128d p, __m128d c) {
   const __m128i inexact = _mm_castpd_si128(_mm_and_pd(_mm_cmpneq_pd(error, zero), _mm_cmpord_pd(error, error)));
   // Exact value above |sum|: same signs of sum and error → set the odd bit upward; else the neighbour below is odd.
   const __m128i differ = _mm_srli_epi64(_mm_xor_si128(bits, _mm_castpd_si128(error)), 63);  // 1 where signs differ
-  const __m128i even = _mm_sub_epi64(one, _mm_and_si128(bits, one));                          // 1 where the last bit is 0
+  const __m128i even = _mm_sub_epi64(one, _mm_and_si128(bits, one));                        // 1 where the last bit is 0
   // +1 if signs agree, −1 if they differ; only even, inexact sums move.
   const __m128i step = _mm_sub_epi64(one, _mm_add_epi64(differ, differ));
   const __m128i move = _mm_and_si128(inexact, _mm_and_si128(step, _mm_sub_epi64(_mm_setzero_si128(), even)));

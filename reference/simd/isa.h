@@ -1,6 +1,7 @@
 // For ISA units (*.isa.cc) only: the namespace tag and the xsimd architecture of the level being compiled.
-// An ISA unit includes contract facts (plain-data headers), xsimd and intrinsics, no std containers or streams; everything
-// it defines lies in fp4sim::simd::FP4SIM_ISA, so that no shared inline function is compiled with a wider instruction set.
+// An ISA unit includes contract facts (plain-data headers), xsimd and intrinsics, no std containers or streams;
+// everything it defines lies in fp4sim::simd::FP4SIM_ISA, so that no shared inline function is compiled with a wider
+// instruction set.
 #pragma once
 
 #include <cstdint>

@@ -6,16 +6,22 @@
 
 /// Declares `Type name` in every level's namespace and `const Type& pick_name(Level)`. Used inside fp4sim::simd.
 /// avx512vnni uses the avx512 kernels except where a topic says otherwise.
-#define FP4SIM_LEVEL_TABLE(Type, name)                  \
-  namespace sse2 { extern const Type name; }            \
-  namespace avx2 { extern const Type name; }            \
-  namespace avx512 { extern const Type name; }          \
-  inline const Type& pick_##name(Level level) {         \
-    switch (level) {                                    \
-      case Level::sse2: return sse2::name;              \
-      case Level::avx2: return avx2::name;              \
-      case Level::avx512:                               \
-      case Level::avx512vnni: return avx512::name;      \
-    }                                                   \
-    return sse2::name;                                  \
+#define FP4SIM_LEVEL_TABLE(Type, name)             \
+  namespace sse2 {                                 \
+  extern const Type name;                          \
+  }                                                \
+  namespace avx2 {                                 \
+  extern const Type name;                          \
+  }                                                \
+  namespace avx512 {                               \
+  extern const Type name;                          \
+  }                                                \
+  inline const Type& pick_##name(Level level) {    \
+    switch (level) {                               \
+      case Level::sse2: return sse2::name;         \
+      case Level::avx2: return avx2::name;         \
+      case Level::avx512:                          \
+      case Level::avx512vnni: return avx512::name; \
+    }                                              \
+    return sse2::name;                             \
   }
