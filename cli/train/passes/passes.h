@@ -1,0 +1,52 @@
+// Graph passes (architecture.md). Rewrites give the recipe its meaning; neutral passes never change a bit.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/train/recipe.h"
+#include "reference/contract/graph.h"
+
+namespace fp4sim::train {
+
+/// One quantizer that insert_qdq made for an operand of a forward product: what override_gradient needs.
+struct QuantizerUse {
+  std::string layer;     // "layers.0.attn.q"
+  PlaceId place;         // kFpropX or kFpropW
+  ValueId original;      // the value before any transform
+  ValueId quantized_in;  // the tensor that was quantized (after hadamard and occ)
+  ValueId packed;
+  ValueId decoded;       // what the product reads (dequantized, residual added)
+  Node hadamard;         // the rotation's node if the spec has one (inputs empty otherwise)
+};
+
+struct QdqResult {
+  std::vector<QuantizerUse> uses;
+};
+
+/// Puts quantize → dequantize on the operands of every product (and on the embedding's table) as the recipe says; the
+/// products' interface is unchanged. Products are recognised by name "<layer>/<fprop|dgrad|wgrad>" and by their roles.
+/// `row_offsets[v]`: rows of value v's matrix before this micro-batch (stochastic rounding counts globally).
+QdqResult insert_qdq(Graph& graph, const Recipe& recipe, ValueId step, int64_t micro_batches);
+
+/// Puts the estimators of fprop places between the backward product of the operand and its uses.
+void override_gradient(Graph& graph, const Recipe& recipe, const QdqResult& qdq);
+
+/// Rewrites products of two dequantized operands whose scales allow a packed product (numerics.md §7) into products on
+/// the codes, and OCC operands into a packed plus a sparse product. Does nothing for product = "fake".
+void lower_to_packed(Graph& graph, const Recipe& recipe);
+
+/// Rounds every forward value that backward nodes or later layers read to bf16 (activations = "bf16").
+void store_activations(Graph& graph, size_t forward_end);
+
+/// Neutral: identical deterministic quantize, dequantize, occ_split, hadamard, cast and add_residual nodes become one.
+void merge_quantizers(Graph& graph);
+
+/// Neutral: drops nodes whose outputs nobody reads, then unused temporaries' ids stay but cost no memory.
+void dead_code(Graph& graph);
+
+/// Replaces every read of `from` by `to` in nodes [begin, end) and in the results if asked.
+void replace_uses(Graph& graph, ValueId from, ValueId to, size_t begin, size_t end, bool results);
+
+}  // namespace fp4sim::train
