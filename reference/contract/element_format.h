@@ -113,6 +113,11 @@ inline constexpr ElementFormatRow kElementFormats[] = {
     {"fp32", kFp32, "IEEE 754 binary32, identity"},
 };
 
+class TextCursor;
+
+/// The format whose name comes next, consumed: a row's name or e{E}m{M}[b{bias}|bauto]f. UsageError with the column.
+ElementFormat parse_element_format(TextCursor& cursor);
+
 /// The format's spelling: a row's name, or e{E}m{M}[b{bias}|bauto]f for user formats.
 std::string format_name(const ElementFormat& f);
 

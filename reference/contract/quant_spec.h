@@ -84,6 +84,9 @@ bool is_identity(const QuantSpec& spec);
 /// True for the unscaled levels (bf16, fp16, `…:none`): no scales are stored.
 FP4SIM_HD bool is_unscaled(const QuantSpec& s) { return s.granularity == Granularity::none; }
 
+/// True if encode takes policy `ieee`: asked for, or an unscaled bf16, fp16 or fp32 level (§2).
+FP4SIM_HD bool uses_ieee(const QuantSpec& s) { return s.ieee || (is_unscaled(s) && s.element.bits >= 16); }
+
 /// True if a binary32 tensor scale d accompanies the block scales (§4.2; every profile but `one`).
 FP4SIM_HD bool has_tensor_scale(const QuantSpec& s) {
   return s.rule >= ScaleRule::te && s.rule <= ScaleRule::four_over_six_mae && s.rule != ScaleRule::one;
