@@ -15,7 +15,7 @@ struct StepInfo {
   double beta1_power = 1;  // P_t of AdamW, t = step + 1
   double beta2_power = 1;
   float loss_scale = 1;  // a power of two
-  float clip_norm = 0;   // +Inf: no clipping
+  float clip_norm = 0;   // in units of the norm given to clip (times loss_scale); +Inf: no clipping
 };
 static_assert(sizeof(StepInfo) == 48);
 
