@@ -4,6 +4,7 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
 # Debian's xsimd 8.1 target names `xtl`, which is not installed and not needed without complex support.
 if(NOT TARGET xtl)
