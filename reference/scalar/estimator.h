@@ -1,0 +1,12 @@
+// Gradient multipliers m(y) of the estimators (numerics.md §5), in binary64 with one final rounding.
+#pragma once
+
+#include "reference/contract/element_format.h"
+#include "reference/contract/estimator.h"
+
+namespace fp4sim::scalar {
+
+/// m(y), rounded once to binary32, for a y that was given to encode of `format`. A NaN y gives 0 except under ste.
+float estimator_multiplier(double y, const Estimator& estimator, const ElementFormat& format);
+
+}  // namespace fp4sim::scalar
