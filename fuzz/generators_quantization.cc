@@ -1,0 +1,114 @@
+// Generator rows of quantization, estimators, OCC and Hadamard (numerics.md §3–§6).
+#include "fuzz/case_builder.h"
+#include "fuzz/specs.h"
+
+namespace fp4sim::fuzz {
+namespace {
+
+/// A matrix, sometimes with a leading batch; `axis` decides which dimension is long.
+void draw_matrix(Dice& dice, Attrs& args) {
+  args.set("axis", draw_axis(dice));
+  args.set("k", dice.one_in(12) ? draw_long_size(dice) : draw_size(dice));
+  args.set("m", args.integer("k") > 200 ? dice.between(1, 5) : draw_size(dice) % 70);
+  args.set("batch", dice.one_in(5) ? dice.between(1, 3) : int64_t{0});
+}
+
+Shape matrix_shape(const Attrs& args) {
+  const bool last = args.text("axis") == "last";
+  const int64_t m = args.integer("m"), k = args.integer("k");
+  Shape shape{last ? m : k, last ? k : m};
+  if (args.integer("batch") > 0) shape.insert(shape.begin(), args.integer("batch"));
+  return shape;
+}
+
+void draw_quantize(Dice& dice, Attrs& args) {
+  draw_matrix(dice, args);
+  args.set("spec", draw_spec(dice));
+  args.set("row_offset", dice.one_in(2) ? int64_t{0} : dice.below(100000));
+}
+
+void build_quantize(const Attrs& args, CaseBuilder& builder) {
+  builder.f32(matrix_shape(args));
+  builder.attr("spec", args.text("spec"));
+  builder.attr("axis", args.text("axis"));
+  if (!is_stochastic(parse_quant_spec(args.text("spec")).rounding)) return;
+  builder.step();
+  builder.attr("stream", static_cast<int64_t>(builder.dice().bits()));
+  builder.attr("row_offset", args.integer("row_offset"));
+}
+
+void draw_dequantize(Dice& dice, Attrs& args) {
+  draw_matrix(dice, args);
+  args.set("spec", draw_spec(dice));
+  args.set("codes", dice.one_in(4) ? int64_t{0} : int64_t{1});
+}
+
+void build_dequantize(const Attrs& args, CaseBuilder& builder) {
+  builder.packed(matrix_shape(args), args.text("spec"), parse_axis(args.text("axis")), args.integer("codes") != 0);
+}
+
+void draw_estimator_grad(Dice& dice, Attrs& args) {
+  draw_matrix(dice, args);
+  args.set("estimator", draw_estimator(dice));
+  std::string spec = draw_spec(dice);
+  // Estimators walk the grid of the element format; 16-bit levels have none worth walking.
+  while (parse_quant_spec(spec).element.bits > 8) spec = draw_spec(dice);
+  args.set("spec", std::move(spec));
+}
+
+void build_estimator_grad(const Attrs& args, CaseBuilder& builder) {
+  const Shape shape = matrix_shape(args);
+  builder.f32(shape, "bell");
+  builder.f32(shape);
+  builder.packed_of(1, args.text("spec"), parse_axis(args.text("axis")));
+  builder.attr("estimator", args.text("estimator"));
+}
+
+void draw_occ_split(Dice& dice, Attrs& args) {
+  draw_matrix(dice, args);
+  args.set("spec", draw_occ_spec(dice));
+}
+
+void build_occ_split(const Attrs& args, CaseBuilder& builder) {
+  builder.f32(matrix_shape(args));
+  builder.attr("spec", args.text("spec"));
+  builder.attr("axis", args.text("axis"));
+}
+
+void draw_hadamard(Dice& dice, Attrs& args) {
+  constexpr int64_t kOrders[] = {16, 32, 64, 128};
+  constexpr const char* kSigns[] = {"none", "fixed16", "philox"};
+  args.set("axis", draw_axis(dice));
+  args.set("order", dice.pick(kOrders));
+  args.set("blocks", dice.between(0, 5));
+  args.set("m", draw_size(dice) % 40);
+  args.set("batch", dice.one_in(5) ? dice.between(1, 3) : int64_t{0});
+  args.set("signs", dice.pick(kSigns));
+  args.set("inverse", dice.below(2));
+}
+
+void build_hadamard(const Attrs& args, CaseBuilder& builder) {
+  const int64_t n = args.integer("order");
+  Attrs sizes = args;
+  sizes.set("k", n * args.integer("blocks"));
+  builder.f32(matrix_shape(sizes));
+  builder.attr("n", n);
+  builder.attr("axis", args.text("axis"));
+  builder.attr("signs", args.text("signs"));
+  builder.attr("inverse", args.integer("inverse"));
+  if (args.text("signs") != "philox") return;
+  builder.step();
+  builder.attr("stream", static_cast<int64_t>(builder.dice().bits()));
+}
+
+}  // namespace
+
+std::vector<OpGenerator> quantization_generators() {
+  return {{Op::quantize, draw_quantize, build_quantize},
+          {Op::dequantize, draw_dequantize, build_dequantize},
+          {Op::estimator_grad, draw_estimator_grad, build_estimator_grad},
+          {Op::occ_split, draw_occ_split, build_occ_split},
+          {Op::hadamard, draw_hadamard, build_hadamard}};
+}
+
+}  // namespace fp4sim::fuzz
