@@ -34,8 +34,8 @@ std::string with_role(const std::string& name, const char* role) {
   return (slash == std::string::npos ? name : name.substr(0, slash)) + "/" + role;
 }
 
-ValueId product(const Backward& b, ValueId a, const char* a_axis, const std::string& a_role, ValueId c, const char* b_axis,
-                const std::string& b_role, const char* role) {
+ValueId product(const Backward& b, ValueId a, const char* a_axis, const std::string& a_role, ValueId c,
+                const char* b_axis, const std::string& b_role, const char* role) {
   const Attrs attrs{{"a_axis", a_axis}, {"b_axis", b_axis}, {"a_role", a_role}, {"b_role", b_role}};
   return b.add(Op::matmul, {a, c}, attrs, with_role(b.node.name, role)).front();
 }
@@ -83,7 +83,8 @@ Contributions scale(const Backward& b) { return {b.one(Op::scale, {b.dy[0]}, b.n
 
 Shape parse(const std::string& text) {
   Shape shape;
-  for (size_t at = 0; at < text.size(); at = text.find(',', at) == std::string::npos ? text.size() : text.find(',', at) + 1)
+  for (size_t at = 0; at < text.size();
+       at = text.find(',', at) == std::string::npos ? text.size() : text.find(',', at) + 1)
     shape.push_back(std::stoll(text.substr(at)));
   return shape;
 }
@@ -95,7 +96,8 @@ Contributions permute(const Backward& b) {
     moved[i] = view[static_cast<size_t>(perm[i])];
     inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
   }
-  return {b.one(Op::permute, {b.dy[0]}, {{"view", list(moved)}, {"perm", list(inverse)}, {"shape", list(b.shape(b.in(0)))}})};
+  return {b.one(Op::permute, {b.dy[0]},
+                {{"view", list(moved)}, {"perm", list(inverse)}, {"shape", list(b.shape(b.in(0)))}})};
 }
 
 Contributions repeat_kv(const Backward& b) { return {b.one(Op::repeat_kv_grad, {b.dy[0]}, b.node.attrs)}; }

@@ -81,12 +81,14 @@ class ForwardBuilder {
       k = node(Op::repeat_kv, {k}, repeat, prefix + ".k/repeat");
       v = node(Op::repeat_kv, {v}, repeat, prefix + ".v/repeat");
     }
-    const ValueId z = node(Op::matmul, {q, k}, {{"a_axis", "last"}, {"b_axis", "last"}, {"a_role", "q"}, {"b_role", "k"}},
-                           prefix + ".qk/fprop");
+    const ValueId z =
+        node(Op::matmul, {q, k}, {{"a_axis", "last"}, {"b_axis", "last"}, {"a_role", "q"}, {"b_role", "k"}},
+             prefix + ".qk/fprop");
     const double scale = 1.0 / std::sqrt(static_cast<double>(config_.head_width()));
     const ValueId p = node(Op::causal_softmax, {z}, {{"scale", scale}}, prefix + ".softmax");
-    const ValueId o = node(Op::matmul, {p, v}, {{"a_axis", "last"}, {"b_axis", "first"}, {"a_role", "p"}, {"b_role", "v"}},
-                           prefix + ".pv/fprop");
+    const ValueId o =
+        node(Op::matmul, {p, v}, {{"a_axis", "last"}, {"b_axis", "first"}, {"a_role", "p"}, {"b_role", "v"}},
+             prefix + ".pv/fprop");
     return linear(join_heads(o, prefix + ".join"), prefix + ".o");
   }
 
@@ -103,7 +105,8 @@ class ForwardBuilder {
   ValueId layer(ValueId x, int64_t index) {
     const std::string prefix = fmt::format("layers.{}", index);
     x = node(Op::add, {x, attention(norm(x, prefix + ".attn_norm"), prefix + ".attn")}, {}, prefix + ".attn/residual");
-    return node(Op::add, {x, feed_forward(norm(x, prefix + ".ffn_norm"), prefix + ".ffn")}, {}, prefix + ".ffn/residual");
+    return node(Op::add, {x, feed_forward(norm(x, prefix + ".ffn_norm"), prefix + ".ffn")}, {},
+                prefix + ".ffn/residual");
   }
 
   ValueId logits(ValueId ids) {
@@ -134,13 +137,19 @@ ModelConfig resolved(ModelConfig c) {
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.hidden == 0) c.hidden = llama ? round_up((8 * c.width + 2) / 3, 32) : 4 * c.width;
   if (!llama) c.tied_head = true;
-  for (const auto& [name, v] : {std::pair{"layers", c.layers}, {"heads", c.heads}, {"kv-heads", c.kv_heads}, {"width", c.width},
-                                {"hidden", c.hidden}, {"context", c.context}, {"vocab", c.vocab}})
+  for (const auto& [name, v] : {std::pair{"layers", c.layers},
+                                {"heads", c.heads},
+                                {"kv-heads", c.kv_heads},
+                                {"width", c.width},
+                                {"hidden", c.hidden},
+                                {"context", c.context},
+                                {"vocab", c.vocab}})
     require(v > 0 && v <= 1 << 24, fmt::format("{} must be between 1 and 2^24, got {}", name, v));
   require(c.width % c.heads == 0, fmt::format("width {} is not a multiple of heads {}", c.width, c.heads));
   require(c.heads % c.kv_heads == 0, fmt::format("heads {} is not a multiple of kv-heads {}", c.heads, c.kv_heads));
   require(llama || c.kv_heads == c.heads, "kv-heads belongs to llama");
-  require(!llama || c.head_width() % 2 == 0, fmt::format("rotary pairs need an even head width, got {}", c.head_width()));
+  require(!llama || c.head_width() % 2 == 0,
+          fmt::format("rotary pairs need an even head width, got {}", c.head_width()));
   return c;
 }
 
@@ -213,7 +222,8 @@ std::vector<float> initial_values(const ParameterInfo& info, const ModelConfig& 
 ModelValues add_model_values(Graph& graph, const ModelConfig& config) {
   ModelValues values;
   for (const ParameterInfo& info : parameter_infos(config))
-    values.parameters[info.name] = add_value(graph, {DType::f32, info.shape, {}, Axis::last}, ValueKind::parameter, info.name);
+    values.parameters[info.name] =
+        add_value(graph, {DType::f32, info.shape, {}, Axis::last}, ValueKind::parameter, info.name);
   if (config.kind == "llama") {
     const ValueType table{DType::f32, {config.context, config.head_width() / 2}, {}, Axis::last};
     values.rope_cos = add_value(graph, table, ValueKind::constant, "rope.cos");

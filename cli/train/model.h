@@ -20,7 +20,7 @@ struct ModelConfig {
   int64_t hidden = 0;  // 0: gpt 4·width; llama 8/3·width rounded up to a multiple of 32
   int64_t context = 64;
   int64_t vocab = 256;
-  bool tied_head = true;  // gpt is always tied; llama untied unless imported so
+  bool tied_head = true;                   // gpt is always tied; llama untied unless imported so
   std::string rope_style = "interleaved";  // interleaved (llama2.c) | half (HF)
   double rope_theta = 10000;
   double norm_eps = 1e-5;
@@ -29,7 +29,8 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-/// Fills kv_heads and hidden where they are 0, and the head's tying by kind; throws UsageError naming sizes that do not fit.
+/// Fills kv_heads and hidden where they are 0, and the head's tying by kind; throws UsageError naming sizes that do not
+/// fit.
 ModelConfig resolved(ModelConfig config);
 
 /// A named size: layers, heads, width, context and the batch that goes with it.
@@ -44,8 +45,8 @@ const std::vector<Preset>& presets();
 const Preset& find_preset(const std::string& name);
 
 struct ParameterInfo {
-  std::string name;  // "layers.0.attn.q.weight"
-  Shape shape;       // weights (out, in)
+  std::string name;                                      // "layers.0.attn.q.weight"
+  Shape shape;                                           // weights (out, in)
   enum class Init { zero, one, normal, residual } init;  // residual: normal scaled by 1/sqrt(2·layers)
 };
 

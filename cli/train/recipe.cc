@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <fstream>
 #include <sstream>
-#include <toml++/toml.h>
 
 #include "cli/train/builtin_recipes.h"
 #include "reference/contract/error.h"
@@ -129,7 +129,8 @@ void check_layer(const Reader& reader, const toml::node& at, const LayerRecipe& 
 
 bool glob_match(std::string_view pattern, std::string_view text) {
   if (pattern.empty()) return text.empty();
-  if (pattern.front() == '*') return glob_match(pattern.substr(1), text) || (!text.empty() && glob_match(pattern, text.substr(1)));
+  if (pattern.front() == '*')
+    return glob_match(pattern.substr(1), text) || (!text.empty() && glob_match(pattern, text.substr(1)));
   return !text.empty() && (pattern.front() == '?' || pattern.front() == text.front()) &&
          glob_match(pattern.substr(1), text.substr(1));
 }
@@ -150,7 +151,8 @@ Recipe parse_recipe(std::string_view toml_text, const std::string& origin) {
   }
   const Reader reader(origin);
   reader.only(root, "the recipe",
-              {"name", "description", "activations", "product", "embedding", "attention", "fprop", "dgrad", "wgrad", "override"});
+              {"name", "description", "activations", "product", "embedding", "attention", "fprop", "dgrad", "wgrad",
+               "override"});
   Recipe recipe;
   recipe.text = std::string(toml_text);
   const auto with = [&](const char* key, auto&& read) {
@@ -158,7 +160,8 @@ Recipe parse_recipe(std::string_view toml_text, const std::string& origin) {
   };
   with("name", [&](const toml::node& n) { recipe.name = reader.text(n, "name"); });
   with("description", [&](const toml::node& n) { recipe.description = reader.text(n, "description"); });
-  with("activations", [&](const toml::node& n) { recipe.bf16_activations = reader.choice(n, "activations", "fp32", "bf16"); });
+  with("activations",
+       [&](const toml::node& n) { recipe.bf16_activations = reader.choice(n, "activations", "fp32", "bf16"); });
   with("product", [&](const toml::node& n) { recipe.product_exact = reader.choice(n, "product", "fake", "exact"); });
   with("embedding", [&](const toml::node& n) { recipe.embedding = reader.spec(n, "embedding"); });
   with("attention", [&](const toml::node& n) {

@@ -16,8 +16,8 @@ enum class Source { master, forward };
 
 /// One operand of one product.
 struct Place {
-  QuantSpec spec;  // identity (fp32): not quantized
-  Estimator estimator;         // fprop places only
+  QuantSpec spec;                  // identity (fp32): not quantized
+  Estimator estimator;             // fprop places only
   Source source = Source::master;  // dgrad.w and wgrad.x only
   friend bool operator==(const Place&, const Place&) = default;
 };
@@ -44,9 +44,9 @@ struct LayerOverride {
 struct Recipe {
   std::string name;
   std::string description;
-  bool bf16_activations = false;  // activations = "bf16": forward values are stored rounded to bf16
-  bool product_exact = true;      // product = "exact" | "fake"
-  QuantSpec embedding;            // the table's rows before the lookup
+  bool bf16_activations = false;       // activations = "bf16": forward values are stored rounded to bf16
+  bool product_exact = true;           // product = "exact" | "fake"
+  QuantSpec embedding;                 // the table's rows before the lookup
   std::array<QuantSpec, 4> attention;  // q, k, v, p: operands of the attention products, forward, straight-through
   LayerRecipe linear;
   std::vector<LayerOverride> overrides;  // the last matching one counts
@@ -59,7 +59,8 @@ struct Recipe {
 /// Parses a recipe; UsageError with the line, the key and what was expected. `origin` names the file in messages.
 Recipe parse_recipe(std::string_view toml, const std::string& origin);
 
-/// A built-in recipe by name, or the file if the text ends in .toml; UsageError listing the names, Error for a missing file.
+/// A built-in recipe by name, or the file if the text ends in .toml; UsageError listing the names, Error for a missing
+/// file.
 Recipe load_recipe(const std::string& name_or_file);
 
 /// The built-in recipes' names, in listing order.

@@ -14,11 +14,12 @@ namespace fp4sim::train {
 struct QuantizerUse {
   std::string layer;     // "layers.0.attn.q"
   PlaceId place;         // kFpropX or kFpropW
+  int64_t micro_batch;   // the products of one micro-batch belong together (attr micro_batch, 0 if absent)
   ValueId original;      // the value before any transform
   ValueId quantized_in;  // the tensor that was quantized (after hadamard and occ)
   ValueId packed;
-  ValueId decoded;       // what the product reads (dequantized, residual added)
-  Node hadamard;         // the rotation's node if the spec has one (inputs empty otherwise)
+  ValueId decoded;  // what the product reads (dequantized, residual added)
+  Node hadamard;    // the rotation's node if the spec has one (inputs empty otherwise)
 };
 
 struct QdqResult {
@@ -27,8 +28,8 @@ struct QdqResult {
 
 /// Puts quantize → dequantize on the operands of every product (and on the embedding's table) as the recipe says; the
 /// products' interface is unchanged. Products are recognised by name "<layer>/<fprop|dgrad|wgrad>" and by their roles.
-/// `row_offsets[v]`: rows of value v's matrix before this micro-batch (stochastic rounding counts globally).
-QdqResult insert_qdq(Graph& graph, const Recipe& recipe, ValueId step, int64_t micro_batches);
+/// Stochastic rounding counts rows globally: a product's attr micro_batch gives the rows before it.
+QdqResult insert_qdq(Graph& graph, const Recipe& recipe, ValueId step);
 
 /// Puts the estimators of fprop places between the backward product of the operand and its uses.
 void override_gradient(Graph& graph, const Recipe& recipe, const QdqResult& qdq);
@@ -37,16 +38,20 @@ void override_gradient(Graph& graph, const Recipe& recipe, const QdqResult& qdq)
 /// the codes, and OCC operands into a packed plus a sparse product. Does nothing for product = "fake".
 void lower_to_packed(Graph& graph, const Recipe& recipe);
 
-/// Rounds every forward value that backward nodes or later layers read to bf16 (activations = "bf16").
-void store_activations(Graph& graph, size_t forward_end);
+/// Rounds every value that the nodes of the forward ranges [begin, end) write to bf16 and back (activations = "bf16"),
+/// for all readers, forward and backward; losses stay binary32. Ranges ascend, one a micro-batch.
+void store_activations(Graph& graph, const std::vector<std::pair<size_t, size_t>>& forward_ranges);
 
 /// Neutral: identical deterministic quantize, dequantize, occ_split, hadamard, cast and add_residual nodes become one.
 void merge_quantizers(Graph& graph);
 
+/// Neutral: a bf16 quantizer on a value that was loaded from bf16 storage is dropped.
+void redundant_casts(Graph& graph);
+
 /// Neutral: drops nodes whose outputs nobody reads, then unused temporaries' ids stay but cost no memory.
 void dead_code(Graph& graph);
 
-/// Replaces every read of `from` by `to` in nodes [begin, end) and in the results if asked.
-void replace_uses(Graph& graph, ValueId from, ValueId to, size_t begin, size_t end, bool results);
+/// Replaces every read of `from` by `to` in nodes [begin, end) and in the results.
+void replace_uses(Graph& graph, ValueId from, ValueId to, size_t begin, size_t end);
 
 }  // namespace fp4sim::train
