@@ -80,7 +80,7 @@ inline F64 log64(F64 x) {
   F64 p(kLog[0]);
   for (int i = 1; i < kLogTerms; ++i) p = p * z + F64(kLog[i]);
   F64 result = k * F64(kLn2Hi) - ((s * (f - z * p) - k * F64(kLn2Lo)) - f);
-  result = xsimd::select(x == F64(0.0), -infinity, result);
+  result = xsimd::select(x == F64(0.0), F64(-std::numeric_limits<double>::infinity()), result);
   result = xsimd::select(x < infinity, result, x);  // +Inf and NaN are their own logarithm
   return xsimd::select(x < F64(0.0), F64(std::numeric_limits<double>::quiet_NaN()), result);
 }

@@ -28,4 +28,8 @@ using U32 = xsimd::batch<uint32_t, Arch>;
 inline constexpr int kF32Width = static_cast<int>(F32::size);
 inline constexpr int kF64Width = static_cast<int>(F64::size);
 
+/// −x with the sign bit flipped. xsimd's unary minus is 0 − x on AVX-512, which gives +0 for +0: never use it here.
+inline F32 negate(F32 x) { return x ^ F32(-0.0f); }
+inline F64 negate(F64 x) { return x ^ F64(-0.0); }
+
 }  // namespace fp4sim::simd::FP4SIM_ISA
