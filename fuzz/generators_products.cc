@@ -26,8 +26,9 @@ void draw_matmul(Dice& dice, Attrs& args) {
   args.set("b_axis", draw_axis(dice));
   args.set("codes", dice.below(2));
   constexpr const char* kPlain[] = {"f32", "f32", "bf16"};
-  std::string a = dice.one_in(3) ? dice.pick(kPlain) : draw_spec(dice);
-  std::string b = dice.one_in(3) ? dice.pick(kPlain) : draw_spec(dice);
+  const bool plain = dice.one_in(4);
+  std::string a = plain || dice.one_in(5) ? dice.pick(kPlain) : draw_spec(dice);
+  std::string b = plain || dice.one_in(5) ? dice.pick(kPlain) : draw_spec(dice);
   const bool packed_a = a != "f32" && a != "bf16";
   if (packed_a && dice.one_in(2)) b = draw_partner(dice, a);
   args.set("a_format", std::move(a));
@@ -46,7 +47,7 @@ void build_matmul(const Attrs& args, CaseBuilder& builder) {
 }
 
 void draw_sparse(Dice& dice, Attrs& args) {
-  args.set("spec", draw_occ_spec(dice));
+  args.set("spec", draw_occ_spec(dice, false));
   args.set("k", draw_long_size(dice));
   args.set("m", draw_size(dice) % 40);
   args.set("axis", draw_axis(dice));

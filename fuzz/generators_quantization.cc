@@ -66,7 +66,7 @@ void build_estimator_grad(const Attrs& args, CaseBuilder& builder) {
 
 void draw_occ_split(Dice& dice, Attrs& args) {
   draw_matrix(dice, args);
-  args.set("spec", draw_occ_spec(dice));
+  args.set("spec", draw_occ_spec(dice, true));
 }
 
 void build_occ_split(const Attrs& args, CaseBuilder& builder) {

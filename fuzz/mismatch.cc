@@ -12,7 +12,7 @@ std::string message(const Mismatch& mismatch, const std::string& case_path) {
 }  // namespace
 
 std::string to_string(const Mismatch& m) {
-  return fmt::format("mismatch in {}{}{}: output {} {}; {} expected by {}, computed by {}", op_name(m.op),
+  return fmt::format("{}{}{}: output {} {}; {}; expected by {}, computed by {}", op_name(m.op),
                      m.node.empty() ? "" : " ", m.node, m.output, to_string(m.difference), m.shapes, m.expected_by,
                      m.computed_by);
 }
@@ -32,5 +32,7 @@ std::optional<Mismatch> compare_outputs(const Case& c, const std::vector<HostVal
 
 MismatchError::MismatchError(Mismatch mismatch, std::string case_path)
     : Error(message(mismatch, case_path)), mismatch_(std::move(mismatch)), case_path_(std::move(case_path)) {}
+
+MismatchError::MismatchError(const std::string& message) : Error(message) {}
 
 }  // namespace fp4sim::fuzz

@@ -1,7 +1,9 @@
 // MismatchError: two backends gave different bits. The program's exit code for it is 3.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "fuzz/case_file.h"
 #include "reference/contract/error.h"
@@ -28,7 +30,10 @@ std::optional<Mismatch> compare_outputs(const Case& c, const std::vector<HostVal
 class MismatchError : public Error {
  public:
   MismatchError(Mismatch mismatch, std::string case_path);
+  /// For a mismatch that is not one node's (golden files, a summary of many).
+  explicit MismatchError(const std::string& message);
 
+  /// Where the runs differ; default values for a mismatch that is not one node's.
   const Mismatch& mismatch() const { return mismatch_; }
   /// The replayable case file, or empty where none was asked for.
   const std::string& case_path() const { return case_path_; }

@@ -22,6 +22,8 @@ constexpr const char* kPublished[] = {"mxfp4",
                                       "e2m1:tensor:fp32:rne",
                                       "e2m1:b32:e8m0/rceil:sr8",
                                       "bf16:none:rne",
+                                      "e5m2:tensor:fp32:sr32",
+                                      "bf16:none:sr32",
                                       "e2m1:b16:e4m3/4over6(mse):rne"};
 constexpr const char* kElements[] = {"e2m1",  "e1m2",  "e3m0",  "e2m3",     "e3m2", "e4m3", "e5m2",
                                      "int8",  "int4",  "bf16",  "fp16",     "e2m1", "e2m1", "e2m1b0f",
@@ -29,7 +31,7 @@ constexpr const char* kElements[] = {"e2m1",  "e1m2",  "e3m0",  "e2m3",     "e3m
 constexpr const char* kGranularities[] = {"b16", "b32", "b64", "b128", "2d16", "2d32", "row", "col", "tensor"};
 constexpr const char* kUnsignedScales[] = {"ue4m4", "ue5m3", "ue3m4", "ue8m0", "ue2m6", "ue6m1", "ue1m7"};
 constexpr const char* kAlphas[] = {"0.5", "0.9", "0.97", "0.99", "0.999", "1"};
-constexpr const char* kResiduals[] = {"none", "fp32", "bf16", "e4m3"};
+constexpr const char* kResiduals[] = {"fp32", "bf16", "e4m3"};
 constexpr const char* kEstimators[] = {
     "ste",        "ste_clip",   "dge(5,3)",  "dge(3,3)",  "dge(5,10)", "dge(k=5,clip=3,eps=0.01)",
     "dge(1.5,2)", "soft(1)",    "soft(20)",  "soft(5)",   "soft(100)", "dsq(0.2)",
@@ -83,8 +85,9 @@ std::string draw_partner(Dice& dice, const std::string& spec) {
   return spec;
 }
 
-std::string draw_occ_spec(Dice& dice) {
-  std::string text = std::string("e2m1:row:fp32:rne+occ(") + dice.pick(kAlphas) + "," + dice.pick(kResiduals) + ",";
+std::string draw_occ_spec(Dice& dice, bool with_none) {
+  std::string text = std::string("e2m1:row:fp32:rne+occ(") + dice.pick(kAlphas) + "," +
+                     (with_none && dice.one_in(5) ? "none" : dice.pick(kResiduals)) + ",";
   text += dice.one_in(2) ? "tensor)" : "row)";
   return to_string(parse_quant_spec(text));
 }

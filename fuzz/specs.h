@@ -20,8 +20,9 @@ std::string draw_spec(Dice& dice);
 /// A spec with the granularity of `spec` and another element or scale: pairs that share their partition of k.
 std::string draw_partner(Dice& dice, const std::string& spec);
 
-/// A spec with +occ: alpha and residual drawn; element and scale do not matter to occ_split.
-std::string draw_occ_spec(Dice& dice);
+/// A spec with +occ: alpha and residual drawn; element and scale do not matter to occ_split. `none` (clamp only) has no
+/// entries to read, so ops that take the csr value do not meet it.
+std::string draw_occ_spec(Dice& dice, bool with_none);
 
 /// The text of an estimator that this version computes.
 std::string draw_estimator(Dice& dice);

@@ -1,1 +1,5 @@
 # Test programs of room fuzz.
+fp4sim_test(fuzz_lockstep_test LIBS fp4sim_fuzz LABELS unit SOURCES fuzz_lockstep_test.cc)
+fp4sim_test(fuzz_generators_test LIBS fp4sim_fuzz LABELS property SOURCES fuzz_generators_test.cc)
+fp4sim_test(fuzz_mutants_test LIBS fp4sim_fuzz LABELS differential SOURCES fuzz_mutants_test.cc)
+fp4sim_test(fuzz_differential_test LIBS fp4sim_fuzz LABELS differential SOURCES fuzz_differential_test.cc)

@@ -1,0 +1,71 @@
+#include "fuzz/sabotaged_backend.h"
+
+#include <algorithm>
+
+#include "reference/contract/error.h"
+
+namespace fp4sim::fuzz {
+namespace {
+
+const Mutant& find_mutant(const std::string& name) {
+  std::string names;
+  for (const Mutant& m : mutants()) {
+    if (name == m.name) return m;
+    names += (names.empty() ? "" : ", ") + std::string(m.name);
+  }
+  throw UsageError("unknown mutant `" + name + "`; known: " + names);
+}
+
+class SabotagedBackend final : public Backend {
+ public:
+  SabotagedBackend(std::unique_ptr<Backend> inner, const Mutant& mutant) : inner_(std::move(inner)), mutant_(mutant) {}
+
+  std::string name() const override { return std::string("sabotaged:") + mutant_.name + "(" + inner_->name() + ")"; }
+  std::unique_ptr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
+  void upload(const Part& to, const void* from, int64_t bytes) override { inner_->upload(to, from, bytes); }
+  void download(const Part& from, void* to, int64_t bytes) override { inner_->download(from, to, bytes); }
+  uint64_t digest(const Tensor& tensor) override { return inner_->digest(tensor); }
+  void check(const Node& node, std::span<const ValueType> in, std::span<const ValueType> out) const override {
+    inner_->check(node, in, out);
+  }
+  void synchronize() override { inner_->synchronize(); }
+
+  void run(const NodeCall& call) override {
+    if (call.node.op != mutant_.op) {
+      inner_->run(call);
+      return;
+    }
+    mutant_.run({*inner_, call, previous_outputs_});
+    previous_outputs_.clear();
+    for (const Tensor& out : call.out) previous_outputs_.push_back(download_value(*inner_, out));
+  }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+  const Mutant& mutant_;
+  std::vector<HostValue> previous_outputs_;
+};
+
+}  // namespace
+
+void SabotagedCall::run_with(const Attrs& attrs) const {
+  Node node = call.node;
+  node.attrs = attrs;
+  std::vector<Tensor> out(call.out.begin(), call.out.end());
+  if (attrs.has("spec") && out[0].type.dtype == DType::packed) out[0].type.spec = parse_quant_spec(attrs.text("spec"));
+  inner.run({node, call.in, out});
+}
+
+void SabotagedCall::run_with_input(size_t i, const HostValue& value) const {
+  const OwnedTensor replaced = place_value(inner, value);
+  std::vector<Tensor> in(call.in.begin(), call.in.end());
+  in[i] = replaced.tensor;
+  inner.run({call.node, in, call.out});
+  inner.synchronize();
+}
+
+std::unique_ptr<Backend> make_sabotaged(std::unique_ptr<Backend> inner, const std::string& mutant) {
+  return std::make_unique<SabotagedBackend>(std::move(inner), find_mutant(mutant));
+}
+
+}  // namespace fp4sim::fuzz
