@@ -1,1 +1,48 @@
-int main() { return 0; }
+// fp4sim: the program. Registers the subcommands and maps errors to exit codes: 0 ok, 1 runtime error, 2 usage, 3
+// mismatch.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+
+#include "cli/commands/commands.h"
+#include "fuzz/mismatch.h"
+#include "reference/contract/error.h"
+#include "reference/contract/numerics_version.h"
+
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App app{"fp4sim: bit-exact simulator of 4-bit floating-point training", "fp4sim"};
+  app.set_version_flag("--version",
+                       "fp4sim " FP4SIM_VERSION ", numerics_version " + std::to_string(fp4sim::kNumericsVersion));
+  app.require_subcommand(1);
+  app.footer("Exit codes: 0 ok, 1 runtime error, 2 usage, 3 mismatch found.");
+  fp4sim::cli::add_train_command(app);
+  fp4sim::cli::add_graph_command(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);  // --help, --version
+  } catch (const CLI::Error& e) {
+    std::fprintf(stderr, "fp4sim: %s (see fp4sim --help)\n", e.what());
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const fp4sim::fuzz::MismatchError& e) {
+    std::fprintf(stderr, "fp4sim: mismatch: %s\n", e.what());
+    return 3;
+  } catch (const fp4sim::UsageError& e) {
+    std::fprintf(stderr, "fp4sim: %s\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "fp4sim: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,33 @@
+#include "cli/commands/common.h"
+
+#include "fuzz/lockstep_backend.h"
+#include "reference/contract/error.h"
+#include "reference/scalar/backend.h"
+#include "reference/simd/backend.h"
+
+namespace fp4sim::cli {
+namespace {
+
+constexpr const char* kLockstep = "lockstep:";
+
+std::unique_ptr<Backend> make_lockstep(const std::string& pair, int threads) {
+  const size_t comma = pair.find(',');
+  if (comma == std::string::npos) throw UsageError("backend lockstep: takes two names: lockstep:A,B");
+  return fuzz::make_lockstep(make_backend(pair.substr(0, comma), threads),
+                             make_backend(pair.substr(comma + 1), threads));
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const std::string& name, int threads) {
+  if (threads < 0 || threads > 4096)
+    throw UsageError("threads must be between 0 (all cores) and 4096, got " + std::to_string(threads));
+  if (name == "scalar") return scalar::make_backend();
+  if (name == "simd") return simd::make_backend(threads);
+  for (const simd::Level level : {simd::Level::sse2, simd::Level::avx2, simd::Level::avx512, simd::Level::avx512vnni})
+    if (name == std::string("simd-") + simd::to_string(level)) return simd::make_backend(level, threads);
+  if (name.starts_with(kLockstep)) return make_lockstep(name.substr(std::string(kLockstep).size()), threads);
+  throw UsageError("unknown backend `" + name + "` (" + kBackendHelp + ")");
+}
+
+}  // namespace fp4sim::cli

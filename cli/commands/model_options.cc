@@ -1,0 +1,41 @@
+#include "cli/commands/model_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+
+namespace fp4sim::cli {
+
+bool SettingOptions::given(const std::string& name) const {
+  const auto it = options.find(name);
+  return it != options.end() && it->second->count() > 0;
+}
+
+SettingOptions add_setting_options(CLI::App& command, train::Settings& settings,
+                                   std::initializer_list<std::string_view> names) {
+  SettingOptions result;
+  result.preset = std::make_shared<std::string>("small");
+  command.add_option("--preset", *result.preset, "sizes: tiny, small, medium, …; options given beside it win")
+      ->capture_default_str();
+  for (const train::SettingRow& row : train::setting_rows(settings)) {
+    if (names.size() != 0 && std::find(names.begin(), names.end(), row.name) == names.end()) continue;
+    result.options[row.name] = std::visit(
+        [&](auto* value) {
+          return command.add_option("--" + std::string(row.name), *value, row.help)->capture_default_str();
+        },
+        row.value);
+  }
+  return result;
+}
+
+void apply_preset(const SettingOptions& given, train::Settings& settings) {
+  const train::Preset& preset = train::find_preset(*given.preset);
+  const std::pair<const char*, int64_t> values[] = {
+      {"layers", preset.layers}, {"heads", preset.heads},     {"kv-heads", preset.kv_heads}, {"width", preset.width},
+      {"hidden", preset.hidden}, {"context", preset.context}, {"batch", preset.batch}};
+  for (const train::SettingRow& row : train::setting_rows(settings))
+    for (const auto& [name, value] : values)
+      if (std::string_view(name) == row.name && !given.given(name)) *std::get<int64_t*>(row.value) = value;
+}
+
+}  // namespace fp4sim::cli

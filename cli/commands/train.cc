@@ -1,0 +1,115 @@
+// fp4sim train: a training run with progress, metrics, checkpoints and bit-exact resume.
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands/commands.h"
+#include "cli/commands/common.h"
+#include "cli/commands/model_options.h"
+#include "cli/commands/progress.h"
+#include "cli/io/files.h"
+#include "cli/train/checkpoint.h"
+#include "cli/train/trainer.h"
+#include "reference/contract/error.h"
+
+namespace fp4sim::cli {
+namespace {
+
+struct Options {
+  train::Settings settings;
+  SettingOptions given;
+  std::string config, resume, init, out;
+  std::string backend = "simd";
+  int threads = 0;
+  bool quiet = false, json = false;
+};
+
+/// A resumed or repeated run takes its settings from config.toml; an option that says otherwise is an error.
+train::Recipe settings_from_file(const Options& o, const std::string& path, train::Settings& settings) {
+  train::Settings asked = o.settings;
+  const std::string recipe_text = train::from_toml(io::read_text_file(path), path, settings);
+  const auto stored = train::setting_rows(settings), typed = train::setting_rows(asked);
+  for (size_t i = 0; i < stored.size(); ++i) {
+    if (!o.given.given(stored[i].name) || train::value_text(stored[i]) == train::value_text(typed[i])) continue;
+    throw UsageError(fmt::format("--{} is {} in {}, not {} (a changed run starts anew, with --init)", stored[i].name,
+                                 train::value_text(stored[i]), path, train::value_text(typed[i])));
+  }
+  return train::parse_recipe(recipe_text, path + " (recipe-text)");
+}
+
+train::Recipe prepare(Options& o) {
+  if (!o.resume.empty() && (!o.init.empty() || !o.config.empty()))
+    throw UsageError("--resume goes without --init and --config");
+  if (!o.resume.empty()) {
+    if (!o.out.empty() && o.out != o.resume) throw UsageError("--resume continues in its own folder: leave --out away");
+    o.out = o.resume;
+  }
+  const std::string file = !o.resume.empty() ? o.resume + "/config.toml" : o.config;
+  if (!file.empty()) return settings_from_file(o, file, o.settings);
+  apply_preset(o.given, o.settings);
+  return train::load_recipe(o.settings.recipe);
+}
+
+void print_header(const train::Trainer& t, const std::string& backend) {
+  const train::Settings& s = t.settings();
+  fmt::print("{}, {} layers, {} heads, width {}, context {}: {:.3g} M parameters, {} recipe, {} backend\n",
+             s.model.kind, s.model.layers, s.model.heads, s.model.width, s.model.context,
+             static_cast<double>(t.parameter_count()) / 1e6, t.recipe().name, backend);
+  fmt::print("{}: {} tokens a step, {} steps, {:.1f} MiB held{}\n", s.data.empty() ? "generated corpus" : s.data,
+             t.tokens_a_step(), s.schedule.steps, static_cast<double>(t.memory_bytes()) / (1 << 20),
+             t.entropy() ? fmt::format(", entropy floor {:.4f} nats/byte", *t.entropy()) : "");
+  std::fflush(stdout);
+}
+
+void print_result(const Options& o, const train::Trainer& t, const train::TrainResult& r) {
+  if (o.json) {
+    nlohmann::ordered_json j{{"recipe", t.recipe().name}, {"train_loss", r.train_loss}, {"val_loss", r.val_loss}};
+    if (r.entropy) j["entropy"] = *r.entropy;
+    j["tokens_per_s"] = r.tokens_per_s;
+    j["hash"] = r.hash;
+    fmt::print("{}\n", j.dump());
+    return;
+  }
+  fmt::print("final: train_loss={:.6f} val_loss={:.6f} tokens_per_s={:.0f} hash={}\n", r.train_loss, r.val_loss,
+             r.tokens_per_s, r.hash);
+}
+
+void run(Options& o) {
+  train::Recipe recipe = prepare(o);
+  train::check(o.settings);
+  const std::unique_ptr<Backend> backend = make_backend(o.backend, o.threads);
+  train::Trainer trainer(*backend, o.settings, std::move(recipe));
+  if (!o.resume.empty()) trainer.restore(train::load_checkpoint(o.resume + "/checkpoint.safetensors"));
+  if (!o.init.empty()) trainer.initialize_from(train::load_checkpoint(o.init).parameters, o.init);
+  const bool talk = !o.quiet && !o.json;
+  if (talk) print_header(trainer, backend->name());
+  Progress progress(trainer.step(), o.settings.schedule.steps, trainer.tokens_a_step(), talk);
+  const train::TrainResult result =
+      train::run_training(trainer, o.out, [&](const train::StepReport& r) { progress.step(r); });
+  progress.finish();
+  print_result(o, trainer, result);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("train", "Train a small transformer in simulated FP4");
+  o->given = add_setting_options(*command, o->settings, {});
+  command->add_option("--backend", o->backend, kBackendHelp)->capture_default_str();
+  command->add_option("--threads", o->threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_option("--out", o->out, "folder for metrics.jsonl, config.toml and checkpoint.safetensors");
+  command->add_option("--resume", o->resume, "folder of a run to continue, bit-exactly");
+  command->add_option("--init", o->init, "checkpoint to take the parameters from; everything else starts anew");
+  command->add_option("--config", o->config, "config.toml of a run to repeat");
+  command->add_flag("--quiet", o->quiet, "only the last line");
+  command->add_flag("--json", o->json, "only one JSON object");
+  command->callback([o] { run(*o); });
+}
+
+}  // namespace fp4sim::cli
