@@ -36,7 +36,7 @@ class Config:
     def ffn(self):
         if self.hidden:
             return self.hidden
-        return 4 * self.width if self.model == "gpt" else (self.width * 8 // 3 + 31) // 32 * 32
+        return 4 * self.width if self.model == "gpt" else ((8 * self.width + 2) // 3 + 31) // 32 * 32
 
 
 class Linear(nn.Module):

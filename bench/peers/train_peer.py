@@ -67,9 +67,10 @@ def main():
 
     config = models.Config(args.model, args.layers, args.heads, args.kv_heads, args.width, args.hidden, args.context)
     model = models.Model(config, fake_quant.LINEARS[args.recipe])
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=args.lr, betas=(args.beta1, args.beta2), weight_decay=args.weight_decay, fused=True
-    )
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": args.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(args.beta1, args.beta2), fused=True)
 
     def precision():
         if args.recipe == "bf16":
