@@ -1,0 +1,34 @@
+// What the codes of a packed operand are worth: tables of at most 256 entries built from the format's row.
+#pragma once
+
+#include <cstdint>
+
+#include "reference/contract/quant_spec.h"
+
+namespace fp4sim::simd {
+
+/// 2^e as binary64, e in [−1022, 1023].
+double power_of_two(int e);
+
+/// The exact value of a code of any element format (and of scale_element); NaN and Inf where the format has them.
+double code_value(const ElementFormat& format, uint32_t code);
+
+/// The largest |value| / smallest step over all codes that can be stored (int8: 128, the code −128 included).
+int64_t max_magnitude_steps(const ElementFormat& format);
+
+/// Code `index` of a row of the stored bit string (§4.4). bits ≤ 16.
+inline uint32_t code_at(const uint8_t* row, int bits, int64_t index) {
+  if (bits == 4) return (row[index / 2] >> (4 * (index & 1))) & 15u;
+  if (bits == 8) return row[index];
+  const int64_t bit = index * bits;
+  const int shift = static_cast<int>(bit & 7);
+  uint32_t word = row[bit / 8];
+  for (int have = 8 - shift, next = 1; have < bits; have += 8, ++next)
+    word |= static_cast<uint32_t>(row[bit / 8 + next]) << (8 * next);
+  return (word >> shift) & ((1u << bits) - 1u);
+}
+
+/// values[byte] of all 256 scale bytes (§2): e8m0 2^(code−127), 255 NaN; e4m3 and ue their element's values.
+void scale_byte_values(const QuantSpec& spec, float (&values)[256]);
+
+}  // namespace fp4sim::simd
