@@ -127,12 +127,11 @@ inline QuantizedOracle quantize_oracle(const std::vector<float>& x, int64_t rows
     out.d = fl(1.0 / encode);
   }
   for (size_t b = 0; b < blocks.size(); ++b) {
-    float scale = 1;
-    if (spec.scale == ScaleFormat::e8m0) scale = oracle_e8m0(amax[b], spec);
-    if (spec.scale == ScaleFormat::fp32) scale = oracle_fp32_scale(amax[b], spec);
-    if (spec.scale == ScaleFormat::e4m3) scale = amax[b] == 0 ? 0 : oracle_e4m3_scale(amax[b], encode, spec);
     const bool marked = !is_unscaled(spec) && std::isnan(amax[b]);
-    if (marked) scale = NAN;
+    float scale = marked ? NAN : 1;
+    if (!marked && spec.scale == ScaleFormat::e8m0) scale = oracle_e8m0(amax[b], spec);
+    if (!marked && spec.scale == ScaleFormat::fp32) scale = oracle_fp32_scale(amax[b], spec);
+    if (!marked && spec.scale == ScaleFormat::e4m3) scale = amax[b] == 0 ? 0 : oracle_e4m3_scale(amax[b], encode, spec);
     out.scales.push_back(scale);
     for (const size_t i : blocks[b]) {
       if (!marked) {
