@@ -41,22 +41,63 @@ inline F64x2 widen(F32 x) { return {F64(_mm_cvtps_pd(x)), F64(_mm_cvtps_pd(_mm_m
 inline F32 narrow(F64x2 x) { return F32(_mm_movelh_ps(_mm_cvtpd_ps(x.low), _mm_cvtpd_ps(x.high))); }
 #endif
 
-/// e^x: +Inf above kExpOverflow, +0 below kExpUnderflow.
-inline F64 exp64(F64 x) {
+/// N vectors of F32 as 2N of F64, and back with one rounding.
+template <int N>
+inline void widen(const F32 (&x)[N], F64 (&wide)[2 * N]) {
+  for (int i = 0; i < N; ++i) {
+    const F64x2 halves = widen(x[i]);
+    wide[2 * i] = halves.low;
+    wide[2 * i + 1] = halves.high;
+  }
+}
+template <int N>
+inline void narrow(const F64 (&wide)[2 * N], F32 (&x)[N]) {
+  for (int i = 0; i < N; ++i) x[i] = narrow(F64x2{wide[2 * i], wide[2 * i + 1]});
+}
+
+/// x within [low, high]; a NaN stays (min and max return their second operand then).
+template <class Vector>
+inline Vector clamp_keeping_nan(Vector x, Vector low, Vector high) {
+  return xsimd::max(low, xsimd::min(high, x));
+}
+
+/// n and exp(r) of K arguments: p = Horner's sum, bits = n + kRoundMagic. The chain is long and no processor looks far
+/// enough ahead to overlap two of them by itself, so the steps of K chains alternate.
+template <int K>
+inline void exp_core(const F64 (&x)[K], F64 (&p)[K], U64 (&bits)[K]) {
   const F64 magic(kRoundMagic);
-  const F64 shifted = x * F64(kLog2E) + magic;  // its low bits are the integer n
-  const F64 n = shifted - magic;
-  const F64 r = (x - n * F64(kLn2Hi)) - n * F64(kLn2Lo);
-  F64 p(kExp[0]);
-  for (int i = 1; i < kExpTerms; ++i) p = p * r + F64(kExp[i]);
-  // n + 2048 is positive, so that the logical shift halves it like the arithmetic one: half = (n >> 1) + 1024.
-  const U64 biased = as_u64(shifted) - as_u64(magic) + U64(uint64_t{2048});
-  const U64 half = biased >> 1;
-  const F64 first = as_f64((half - U64(uint64_t{1})) << 52);            // 2^(n >> 1)
-  const F64 second = as_f64((biased - half - U64(uint64_t{1})) << 52);  // 2^(n − (n >> 1))
-  F64 result = (p * first) * second;
-  result = xsimd::select(x > F64(kExpOverflow), F64(std::numeric_limits<double>::infinity()), result);
-  return xsimd::select(x < F64(kExpUnderflow), F64(0.0), result);
+  F64 r[K];
+  for (int k = 0; k < K; ++k) {
+    const F64 shifted = x[k] * F64(kLog2E) + magic;  // its low bits are the integer n
+    const F64 n = shifted - magic;
+    r[k] = (x[k] - n * F64(kLn2Hi)) - n * F64(kLn2Lo);
+    p[k] = F64(kExp[0]);
+    bits[k] = as_u64(shifted);
+  }
+#pragma GCC unroll 1  // unrolled, the compiler would write one chain after the other
+  for (int i = 1; i < kExpTerms; ++i)
+    for (int k = 0; k < K; ++k) p[k] = p[k] * r[k] + F64(kExp[i]);
+}
+
+/// Replaces x by e^x: +Inf above kExpOverflow, +0 below kExpUnderflow.
+template <int K>
+inline void exp64(F64 (&x)[K]) {
+  F64 p[K];
+  U64 bits[K];
+  // Beyond these limits the formula gives what it gives at them: +Inf and +0.
+  for (int k = 0; k < K; ++k) x[k] = clamp_keeping_nan(x[k], F64(-746.0), F64(710.0));
+  exp_core(x, p, bits);
+  for (int k = 0; k < K; ++k) {
+    // n + 2046 is positive, so that the logical shift halves it like the arithmetic one: half = (n >> 1) + 1023.
+    const U64 biased = bits[k] + (U64(uint64_t{2046}) - as_u64(F64(kRoundMagic)));
+    const U64 half = biased >> 1;
+    x[k] = (p[k] * as_f64(half << 52)) * as_f64((biased - half) << 52);
+  }
+}
+inline F64 exp64(F64 x) {
+  F64 one[1] = {x};
+  exp64(one);
+  return one[0];
 }
 
 /// Natural logarithm: NaN below zero, −Inf at ±0.
@@ -85,10 +126,25 @@ inline F64 log64(F64 x) {
   return xsimd::select(x < F64(0.0), F64(std::numeric_limits<double>::quiet_NaN()), result);
 }
 
+/// Replaces x by exp64 of it, rounded once to binary32. Beyond ±200 the result is +0 or +Inf in binary32, and up to
+/// there n fits one power of two, which is added to the exponent of p.
+template <int N>
+inline void exp_f32(F32 (&x)[N]) {
+  F64 wide[2 * N], p[2 * N];
+  U64 bits[2 * N];
+  for (int i = 0; i < N; ++i) x[i] = clamp_keeping_nan(x[i], F32(-200.0f), F32(200.0f));
+  widen(x, wide);
+  exp_core(wide, p, bits);
+  // A NaN of binary32 has zeros in the low bits of its binary64 form: nothing is added to it.
+  for (int k = 0; k < 2 * N; ++k) p[k] = as_f64(as_u64(p[k]) + (bits[k] << 52));
+  narrow(p, x);
+}
+
 /// exp64 and log64 of binary32 arguments, rounded once to binary32.
 inline F32 exp_f32(F32 x) {
-  const F64x2 wide = widen(x);
-  return narrow({exp64(wide.low), exp64(wide.high)});
+  F32 one[1] = {x};
+  exp_f32(one);
+  return one[0];
 }
 inline F32 log_f32(F32 x) {
   const F64x2 wide = widen(x);

@@ -71,6 +71,22 @@ inline void for_vectors(int64_t n, Body body) {
   if (i < n) body(i, Part(n - i));
 }
 
+/// Vectors that code with long chains of operations treats alternately: enough to hide their latency.
+#if defined(FP4SIM_ISA_avx512)
+inline constexpr int kGroup = 4;
+#else
+inline constexpr int kGroup = 2;
+#endif
+
+/// Loops as for_vectors, kGroup vectors at a time: group(i) covers elements i … i + kGroup·W − 1, single(i, Full or
+/// Part) the rest.
+template <class Group, class Single>
+inline void for_groups(int64_t n, Group group, Single single) {
+  int64_t i = 0;
+  for (; i + kGroup * kF32Width <= n; i += kGroup * kF32Width) group(i);
+  for_vectors(n - i, [=](int64_t j, auto part) { single(i + j, part); });
+}
+
 inline constexpr int kLaneVectors = kLanes / kF32Width;
 
 /// Sum of one vector's lanes in the halving order (…, 4, 2, 1; lane i + lane i+h).
@@ -114,17 +130,26 @@ inline float chunk_reduce(int64_t begin, int64_t n, const Step& step) {
   return tree_sum(lanes);
 }
 
-/// Reduction of a row of any length; steps come in ascending order of elements.
-template <class Step>
-inline float row_reduce(int64_t begin, int64_t n, const Step& step) {
-  if (n <= kRowChunk) return chunk_reduce(begin, n, step);
+/// Reduction of a row of any length; steps come in ascending order of elements. prepare(first, count) is called before
+/// the steps of every chunk.
+template <class Step, class Prepare>
+inline float row_reduce(int64_t begin, int64_t n, const Step& step, const Prepare& prepare) {
+  if (n <= kRowChunk) {
+    prepare(begin, n);
+    return chunk_reduce(begin, n, step);
+  }
   int64_t span = kRowChunk;
   while (span * kRowChunk < n) span *= kRowChunk;
   float parts[kRowChunk];
   int64_t count = 0;
   for (int64_t done = 0; done < n; done += span)
-    parts[count++] = row_reduce(begin + done, n - done < span ? n - done : span, step);
+    parts[count++] = row_reduce(begin + done, n - done < span ? n - done : span, step, prepare);
   return chunk_reduce(0, count, [&](int64_t i, auto part, F32 sum) { return sum + part.load(parts + i); });
+}
+
+template <class Step>
+inline float row_reduce(int64_t begin, int64_t n, const Step& step) {
+  return row_reduce(begin, n, step, [](int64_t, int64_t) {});
 }
 
 /// Largest of load(i, Full or Part) over [0, n). A NaN may be lost and the sign of a zero is free: callers pass on a
