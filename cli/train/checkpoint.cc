@@ -20,6 +20,9 @@ constexpr std::string_view kNotePrefix = "note.";
 
 using Metadata = std::map<std::string, std::string>;
 
+/// States share the file with the parameters, whose names have no '/'.
+bool is_state_name(std::string_view name) { return name.find('/') != std::string_view::npos; }
+
 std::string to_hex(double value) { return fmt::format("{:016x}", std::bit_cast<uint64_t>(value)); }
 
 std::string to_hex(const std::vector<double>& values) {
@@ -119,13 +122,6 @@ class MetadataReader {
 
 bool is_checkpoint(const Metadata& metadata) { return metadata.contains(std::string(kFormatKey)); }
 
-TensorMap parameters_of(const TensorMap& tensors) {
-  TensorMap parameters;
-  for (const auto& [name, tensor] : tensors)
-    if (name.find('/') == std::string::npos) parameters[name] = tensor;
-  return parameters;
-}
-
 std::string parameters_hash(const TensorMap& parameters) {
   io::Sha256 hash;
   for (const auto& [name, tensor] : parameters) hash.update(tensor.bytes);
@@ -150,8 +146,12 @@ void require_parameters(const ModelConfig& model, const TensorMap& parameters, c
 }
 
 void save_checkpoint(const std::string& path, const TrainingState& state) {
-  const TensorMap parameters = parameters_of(state.tensors);
-  require_parameters(state.model, parameters, path);
+  require_parameters(state.model, state.parameters, path);
+  TensorMap tensors = state.parameters;
+  for (const auto& [name, tensor] : state.states) {
+    if (!is_state_name(name)) throw Error(fmt::format("{}: state '{}' needs a name with '/'", path, name));
+    tensors[name] = tensor;
+  }
   Metadata metadata = {{std::string(kFormatKey), std::string(kFormat)},
                        {"model", model_to_json(state.model)},
                        {"step", std::to_string(state.step)},
@@ -162,10 +162,10 @@ void save_checkpoint(const std::string& path, const TrainingState& state) {
                        {"recipe", state.recipe},
                        {"config", state.config},
                        {"numerics_version", std::to_string(state.numerics_version)},
-                       {"parameters_hash", parameters_hash(parameters)},
+                       {"parameters_hash", parameters_hash(state.parameters)},
                        {"recent_losses", to_hex(state.recent_losses)}};
   for (const auto& [name, text] : state.notes) metadata[std::string(kNotePrefix) + name] = text;
-  io::write_safetensors(path, state.tensors, metadata);
+  io::write_safetensors(path, tensors, metadata);
 }
 
 TrainingState load_checkpoint(const std::string& path) {
@@ -190,13 +190,13 @@ TrainingState load_checkpoint(const std::string& path) {
   for (const auto& [key, text] : metadata)
     if (key.starts_with(kNotePrefix)) state.notes[key.substr(kNotePrefix.size())] = text;
   state.recent_losses = reader.binary64_list("recent_losses");
-  for (const io::TensorEntry& entry : file.tensors()) state.tensors[entry.name] = file.read(entry.name);
+  for (const io::TensorEntry& entry : file.tensors())
+    (is_state_name(entry.name) ? state.states : state.parameters)[entry.name] = file.read(entry.name);
   // before parameter_infos: a damaged layer count must not ask for memory
-  if (state.model.layers > static_cast<int64_t>(state.tensors.size()))
-    reader.fail(fmt::format("{} layers, but {} tensors", state.model.layers, state.tensors.size()));
-  const TensorMap parameters = parameters_of(state.tensors);
-  require_parameters(state.model, parameters, path);
-  if (parameters_hash(parameters) != reader.text("parameters_hash"))
+  if (state.model.layers > static_cast<int64_t>(state.parameters.size()))
+    reader.fail(fmt::format("{} layers, but {} parameters", state.model.layers, state.parameters.size()));
+  require_parameters(state.model, state.parameters, path);
+  if (parameters_hash(state.parameters) != reader.text("parameters_hash"))
     reader.fail("the parameters' bytes do not have the stored hash");
   return state;
 }

@@ -18,7 +18,7 @@ using TensorMap = std::map<std::string, io::HostTensor>;
 struct TrainingState {
   ModelConfig model;
   TensorMap parameters;    // F32, exactly parameter_infos(model)
-  TensorMap states;        // optimizer and method states, any names
+  TensorMap states;        // optimizer and method states, "<kind>/<name>"
   int64_t step = 0;        // steps done
   double beta1_power = 1;  // P_t of AdamW (numerics.md §9); skipped steps leave it unchanged
   double beta2_power = 1;
@@ -42,9 +42,6 @@ TrainingState load_checkpoint(const std::string& path);
 
 /// True if the metadata is that of an fp4sim checkpoint (of any layout version).
 bool is_checkpoint(const std::map<std::string, std::string>& metadata);
-
-/// The parameters among the tensors: the names without '/'.
-TensorMap parameters_of(const TensorMap& tensors);
 
 /// SHA-256 over the parameters' bytes in name order (ascending bytes), 64 hexadecimal digits: equal hashes mean
 /// bit-equal runs.
