@@ -1,0 +1,140 @@
+// Rates of quantization on one core for arrays of 64 MB (binary32): elements a second, and as a ratio to memcpy's rate
+// on the same array, measured at the start of the same run. Usage: quantize_bench [--benchmark_filter=mxfp4] …
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reference/simd/backend.h"
+
+namespace fp4sim {
+namespace {
+
+constexpr int64_t kRows = 16384, kCols = 1024;  // 2^24 elements
+
+std::vector<float> bell_values() {
+  std::vector<float> x(static_cast<size_t>(kRows * kCols));
+  uint32_t state = 1;
+  for (float& v : x) {
+    float sum = -2.0f;
+    for (int i = 0; i < 4; ++i) {
+      state = state * 1664525u + 1013904223u;
+      sum += static_cast<float>(state >> 8) * 0x1p-24f;
+    }
+    v = sum;
+  }
+  return x;
+}
+
+/// Elements (of 4 bytes) that memcpy moves in a second on one core: the best of ten copies.
+double memcpy_rate() {
+  using Clock = std::chrono::steady_clock;
+  const std::vector<float> from = bell_values();
+  std::vector<float> to(from.size());
+  double best = 0;
+  for (int i = 0; i < 10; ++i) {
+    const auto begin = Clock::now();
+    std::memcpy(to.data(), from.data(), from.size() * sizeof(float));
+    benchmark::DoNotOptimize(to.data());
+    const std::chrono::duration<double> seconds = Clock::now() - begin;
+    best = std::max(best, static_cast<double>(from.size()) / seconds.count());
+  }
+  return best;
+}
+
+/// A chain of nodes; the last one is measured, those before it make its inputs.
+struct Measured {
+  Graph graph;
+  std::vector<OwnedTensor> owned;
+  std::vector<Tensor> tensors;
+};
+
+Measured prepare(Backend& backend, const std::string& op, const std::string& spec, const std::string& axis) {
+  Measured m;
+  const ValueId x = add_value(m.graph, {DType::f32, {kRows, kCols}, {}, Axis::last}, ValueKind::input, "x");
+  const ValueId step = add_value(m.graph, step_type(), ValueKind::input, "step");
+  const Attrs attrs{{"spec", spec}, {"axis", axis}, {"stream", int64_t{7}}, {"row_offset", int64_t{0}}};
+  const QuantSpec parsed = parse_quant_spec(spec);
+  if (op == "occ_split") {
+    add_node(m.graph, Op::occ_split, {x}, attrs, "split");
+  } else if (op == "hadamard") {
+    add_node(m.graph, Op::hadamard, {x}, {{"n", int64_t{parsed.hadamard.n}}, {"signs", "fixed16"}, {"axis", axis}}, "");
+  } else {
+    const bool stochastic = is_stochastic(parsed.rounding);
+    const std::vector<ValueId> inputs = stochastic ? std::vector<ValueId>{x, step} : std::vector<ValueId>{x};
+    const ValueId q = add_node(m.graph, Op::quantize, inputs, attrs, "quantize")[0];
+    if (op == "dequantize") add_node(m.graph, Op::dequantize, {q}, {}, "dequantize");
+    if (op.find("grad:") == 0)
+      add_node(m.graph, Op::estimator_grad, {x, x, q}, {{"estimator", op.substr(5)}}, "gradient");
+  }
+  for (const Value& value : m.graph.values) {
+    m.owned.push_back(allocate_tensor(backend, value.type));
+    m.tensors.push_back(m.owned.back().tensor);
+  }
+  const std::vector<float> values = bell_values();
+  backend.upload(m.tensors[0].parts[0], values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
+  const StepInfo info;
+  backend.upload(m.tensors[1].parts[0], &info, sizeof info);
+  return m;
+}
+
+void run(benchmark::State& state, simd::Level level, const std::string& op, const std::string& spec,
+         const std::string& axis, double memcpy_elements) {
+  const auto backend = simd::make_backend(level, 1);
+  const Measured m = prepare(*backend, op, spec, axis);
+  const Plan plan{m.graph, m.tensors};
+  for (const Node& node : m.graph.nodes) backend->run(bind(plan, node).call());
+  const BoundNode last = bind(plan, m.graph.nodes.back());
+  for (auto _ : state) backend->run(last.call());
+  state.SetItemsProcessed(state.iterations() * kRows * kCols);
+  state.counters["of_memcpy"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * static_cast<double>(kRows * kCols) / memcpy_elements,
+                         benchmark::Counter::kIsRate);
+}
+
+struct Row {
+  const char *op, *spec;
+};
+constexpr Row kRowsOfTable[] = {
+    {"quantize", "mxfp4"},
+    {"quantize", "nvfp4"},
+    {"quantize", "e2m1:row:fp32:rne"},
+    {"quantize", "mxfp4:sr32"},
+    {"quantize", "mxfp8e4m3"},
+    {"quantize", "mxfp6e2m3"},
+    {"quantize", "bf16"},
+    {"dequantize", "mxfp4"},
+    {"dequantize", "nvfp4"},
+    {"dequantize", "e2m1:row:fp32:rne"},
+    {"dequantize", "mxfp8e4m3"},
+    {"grad:dge(5,3)", "e2m1:row:fp32:rne"},
+    {"grad:ste_clip", "mxfp4"},
+    {"grad:soft(20)", "mxfp4"},
+    {"occ_split", "mxfp4+occ(0.99,fp32)"},
+    {"occ_split", "mxfp4+occ(0.97,e4m3)"},
+    {"hadamard", "mxfp4+had(16,fixed16)"},
+    {"hadamard", "mxfp4+had(128,fixed16)"},
+};
+
+}  // namespace
+}  // namespace fp4sim
+
+int main(int argc, char** argv) {
+  using namespace fp4sim;
+  const double memcpy_elements = memcpy_rate();
+  benchmark::AddCustomContext("memcpy_elements_per_second", std::to_string(memcpy_elements));
+  for (const simd::Level level : simd::available_levels())
+    for (const Row& row : kRowsOfTable)
+      for (const char* axis : {"last", "first"}) {
+        const std::string name = std::string(row.op) + "/" + row.spec + "/" + axis + "/" + simd::to_string(level);
+        benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+          run(state, level, row.op, row.spec, axis, memcpy_elements);
+        })->Unit(benchmark::kMillisecond);
+      }
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
