@@ -1,9 +1,12 @@
-// Quantizes one block with an installed fp4sim on both backends and compares the bits. Exit code 0 if they are equal.
+// Quantizes one block with an installed fp4sim on both backends and compares the bits; reads a recipe, hashes a text.
+// Exit code 0 if all is as it should be.
 #include <cstdint>
 #include <cstdio>
-#include <memory>
+#include <string>
 #include <vector>
 
+#include "cli/io/sha256.h"
+#include "cli/train/recipe.h"
 #include "reference/contract/backend.h"
 #include "reference/contract/graph.h"
 #include "reference/scalar/backend.h"
@@ -45,6 +48,9 @@ int main() {
   for (size_t i = 0; i < x.size(); ++i) x[i] = 0.25f * static_cast<float>(i) - 3.0f;
   const std::vector<float> scalar = quantize_dequantize(*scalar::make_backend(), x);
   const std::vector<float> simd = quantize_dequantize(*simd::make_backend(), x);
-  std::printf("x[1] = %g -> %g\n", x[1], scalar[1]);
-  return scalar == simd && scalar[1] == -3.0f ? 0 : 1;
+  const train::Recipe recipe = train::load_recipe("mxfp4-ste");
+  const std::string hash = io::sha256_hex("abc");
+  std::printf("x[1] = %g -> %g, recipe %s, hash %.8s\n", x[1], scalar[1], recipe.name.c_str(), hash.c_str());
+  const bool ok = scalar == simd && scalar[1] == -3.0f && recipe.name == "mxfp4-ste" && hash.starts_with("ba7816bf");
+  return ok ? 0 : 1;
 }
