@@ -1,5 +1,5 @@
-# Tests of the project itself: room table, style, installation.
-foreach(check includes style)
+# Tests of the project itself: room table, style, documents, installation.
+foreach(check includes style docs)
   add_test(NAME Project.${check} COMMAND ${PROJECT_SOURCE_DIR}/tests/check_${check}.sh ${PROJECT_SOURCE_DIR})
   add_test(NAME Project.${check}_check_catches_planted_faults
     COMMAND ${PROJECT_SOURCE_DIR}/tests/check_${check}.sh --self-test)
