@@ -1,4 +1,4 @@
-// matmul of the scalar backend: every case of numerics.md §7 against tests/product_oracle.h.
+// matmul of the scalar backend: every case of numerics.md §7 against tests/packed_operand.h.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -6,7 +6,7 @@
 #include "reference/contract/error.h"
 #include "reference/scalar/backend.h"
 #include "tests/bits.h"
-#include "tests/product_oracle.h"
+#include "tests/packed_operand.h"
 
 namespace fp4sim::test {
 namespace {
