@@ -1,4 +1,4 @@
 # Test programs of room train.
 fp4sim_test(train_data_test LIBS fp4sim_train LABELS unit
-  SOURCES train_data_test.cc train_corpus_test.cc train_checkpoint_test.cc)
+  SOURCES train_data_test.cc train_corpus_test.cc train_checkpoint_test.cc train_import_test.cc)
 fp4sim_test(train_outside_truth_test LIBS fp4sim_train fp4sim_scalar fp4sim_simd LABELS golden SOURCES train_outside_truth_test.cc)
