@@ -1,11 +1,10 @@
-// Packed operands built by hand and their product computed another way: elements as binary128 numbers, exact sums in
-// binary128 (113 bits), the layout of numerics.md §4.4 written out. Shares no code with the backends.
+// Products written a second time from numerics.md §7, one output at a time: exact dots as integer sums, chains by
+// std::fma, codes decoded by the formulas of §2. Reads host values only.
 #pragma once
 
-#include <bit>
 #include <cmath>
-#include <functional>
-#include <random>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -13,165 +12,181 @@
 
 namespace fp4sim::test {
 
-/// The value of a code from its fields.
-inline double code_value(uint32_t code, const ElementFormat& f) {
-  const uint32_t sign = (code >> (f.bits - 1)) & 1u, field = (code >> f.mantissa_bits) & ((1u << f.exponent_bits) - 1u);
-  const double fraction = static_cast<double>(code & ((1u << f.mantissa_bits) - 1u)) / (1u << f.mantissa_bits);
-  double value =
-      field == 0 ? std::ldexp(fraction, 1 - f.bias) : std::ldexp(1 + fraction, static_cast<int>(field) - f.bias);
-  const bool top = field == (1u << f.exponent_bits) - 1u;
-  if (f.specials == Specials::nan_only && top && fraction == 0.875) value = NAN;
-  if (f.specials == Specials::ieee && top) value = fraction == 0 ? INFINITY : NAN;
-  return sign != 0 ? -value : value;
-}
+__extension__ typedef __int128 Int128;
 
-/// One packed operand in contraction order: vectors (matrix, row) of k codes; `scales` (vectors, blocks) are raw codes,
-/// or the bits of binary32 scales. Granularity `tensor` uses scales[0] only.
-struct PackedOperand {
-  QuantSpec spec;
-  Axis axis = Axis::last;
-  int64_t matrices = 1, rows = 0, k = 0;
-  std::vector<uint32_t> codes, scales;
-  float d = 1.0f;
-
-  int64_t block() const { return spec.block_size != 0 ? spec.block_size : std::max<int64_t>(k, 1); }
-  int64_t blocks() const { return spec.block_size != 0 ? (k + block() - 1) / block() : 1; }
-  double element(int64_t vector, int64_t at) const {
-    return code_value(codes[static_cast<size_t>(vector * k + at)], spec.element);
-  }
-  float scale(int64_t vector, int64_t at) const {
-    const bool tensor = spec.granularity == Granularity::tensor;
-    const uint32_t raw = scales[tensor ? 0 : static_cast<size_t>(vector * blocks() + at / block())];
-    if (spec.scale == ScaleFormat::fp32) return std::bit_cast<float>(raw);
-    if (spec.scale == ScaleFormat::e8m0) return raw == 0xFF ? NAN : std::ldexp(1.0f, static_cast<int>(raw) - 127);
-    return static_cast<float>(code_value(raw, kE4m3));
-  }
-  /// fl(fl(element·scale)·d).
-  float decoded(int64_t vector, int64_t at) const {
-    const auto value = static_cast<float>(element(vector, at));
-    if (is_unscaled(spec)) return value;
-    return has_tensor_scale(spec) ? value * scale(vector, at) * d : value * scale(vector, at);
-  }
+/// An element as sign·digits·2^exponent, or not finite.
+struct OracleElement {
+  Int128 steps = 0;  // in units of the format's smallest step
+  float value = 0;
+  bool finite = true;
 };
 
-inline void put_bits(std::vector<std::byte>& bytes, int64_t row_begin, int64_t index, int bits, uint32_t code) {
-  for (int b = 0; b < bits; ++b) {
-    const int64_t at = index * bits + b;
-    bytes[static_cast<size_t>(row_begin + at / 8)] |= static_cast<std::byte>(((code >> b) & 1u) << (at % 8));
+inline OracleElement oracle_element(const ElementFormat& f, uint32_t code) {
+  const uint32_t half = 1u << (f.bits - 1), magnitude = code % half;
+  const int sign = code >= half ? -1 : 1;
+  const auto exponent = static_cast<int>(magnitude / (1u << f.mantissa_bits));
+  const auto fraction = static_cast<int64_t>(magnitude % (1u << f.mantissa_bits));
+  const bool top = exponent == (1 << f.exponent_bits) - 1;
+  OracleElement e;
+  if (f.specials == Specials::ieee && top) {
+    e.finite = false;
+    e.value = fraction == 0 ? static_cast<float>(sign) * std::numeric_limits<float>::infinity()
+                            : std::numeric_limits<float>::quiet_NaN();
+    return e;
   }
+  if (f.specials == Specials::nan_only && magnitude == half - 1) {
+    e.finite = false, e.value = std::numeric_limits<float>::quiet_NaN();
+    return e;
+  }
+  const int64_t significand = exponent == 0 ? fraction : fraction + (int64_t{1} << f.mantissa_bits);
+  const int shift = exponent == 0 ? 0 : exponent - 1;
+  e.value =
+      static_cast<float>(sign * std::ldexp(static_cast<double>(significand), shift + 1 - f.bias - f.mantissa_bits));
+  if (magnitude == 0 && sign < 0) e.value = -0.0f;
+  if (shift < 64) e.steps = sign * (static_cast<Int128>(significand) << shift);
+  return e;
 }
 
-/// The operand as a packed value of shape (matrices, rows, k) or (matrices, k, rows); (rows, k) for one matrix.
-inline HostValue packed_value(const PackedOperand& o) {
-  const bool last = o.axis == Axis::last;
-  Shape shape{last ? o.rows : o.k, last ? o.k : o.rows};
-  const int64_t row_bytes = (shape[1] * o.spec.element.bits + 7) / 8, height = shape[0];
-  if (o.matrices > 1) shape.insert(shape.begin(), o.matrices);
-  HostValue v{{DType::packed, shape, o.spec, o.axis}, {}};
+/// An operand as plain vectors: value (decoded, all scales), element, and scale of every (matrix, vector, k).
+struct OracleOperand {
+  int64_t matrices, vectors, k;
+  std::vector<float> values;
+  std::vector<OracleElement> elements;
+  std::vector<float> scales;
+  bool packed = false;
+  QuantSpec spec;
+  float d = 1;
+  bool has_d = false;
+  size_t at(int64_t m, int64_t v, int64_t i) const { return static_cast<size_t>((m * vectors + v) * k + i); }
+};
 
-  std::vector<std::byte> codes(static_cast<size_t>(o.matrices * height * row_bytes));
-  for (int64_t vector = 0; vector < o.matrices * o.rows; ++vector) {
-    const int64_t matrix = vector / o.rows, row = vector % o.rows;
-    for (int64_t at = 0; at < o.k; ++at)
-      put_bits(codes, (matrix * height + (last ? row : at)) * row_bytes, last ? at : row, o.spec.element.bits,
-               o.codes[static_cast<size_t>(vector * o.k + at)]);
-  }
-  v.parts.push_back(std::move(codes));
-  if (is_unscaled(o.spec)) return v;
-
-  std::vector<uint32_t> scales;
-  if (o.spec.granularity == Granularity::tensor) {
-    scales = {o.scales[0]};
-  } else if (last) {
-    scales = o.scales;
-  } else {  // [blocks][rows] of each matrix
-    for (int64_t matrix = 0; matrix < o.matrices; ++matrix)
-      for (int64_t block = 0; block < o.blocks(); ++block)
-        for (int64_t row = 0; row < o.rows; ++row)
-          scales.push_back(o.scales[static_cast<size_t>((matrix * o.rows + row) * o.blocks() + block)]);
-  }
-  const std::vector<uint8_t> bytes(scales.begin(), scales.end());
-  v.parts.push_back(o.spec.scale == ScaleFormat::fp32 ? to_bytes(scales) : to_bytes(bytes));
-  if (has_tensor_scale(o.spec)) v.parts.push_back(to_bytes(std::vector<float>{o.d}));
-  return v;
+inline float oracle_scale(const QuantSpec& spec, const std::vector<std::byte>& part, size_t index) {
+  if (spec.scale == ScaleFormat::fp32) return from_bytes<float>(part)[index];
+  const auto byte = static_cast<uint32_t>(part[index]);
+  if (spec.scale == ScaleFormat::e8m0)
+    return byte == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(byte) - 127);
+  return oracle_element(kE4m3, byte).value;
 }
 
-/// Random finite codes and ordinary scales.
-inline PackedOperand random_operand(const std::string& spec, Axis axis, int64_t matrices, int64_t rows, int64_t k,
-                                    uint32_t seed) {
-  std::mt19937 random(seed);
-  PackedOperand o{parse_quant_spec(spec), axis, matrices, rows, k, {}, {}, 1.0f};
-  while (static_cast<int64_t>(o.codes.size()) < matrices * rows * k) {
-    const uint32_t code = random() & ((uint64_t{1} << o.spec.element.bits) - 1u);
-    if (std::isfinite(code_value(code, o.spec.element))) o.codes.push_back(code);
-  }
-  for (int64_t i = 0; i < matrices * rows * o.blocks(); ++i) {
-    if (o.spec.scale == ScaleFormat::fp32) o.scales.push_back(0x3C000000u + random() % 0x07000000u);
-    if (o.spec.scale == ScaleFormat::e8m0) o.scales.push_back(107 + random() % 40);
-    if (o.spec.scale == ScaleFormat::e4m3) o.scales.push_back(1 + random() % 0x7E);
-  }
-  o.d = std::ldexp(1.0f + static_cast<float>(random() % 1000) / 999.0f, -static_cast<int>(random() % 9));
+inline OracleOperand oracle_operand(const HostValue& v, Axis axis) {
+  const Shape& s = v.type.shape;
+  const int64_t rows = s[s.size() - 2], cols = s.back();
+  OracleOperand o;
+  o.matrices = s.size() == 3 ? s[0] : 1;
+  o.vectors = axis == Axis::last ? rows : cols, o.k = axis == Axis::last ? cols : rows;
+  const auto n = static_cast<size_t>(o.matrices * rows * cols);
+  o.values.resize(n), o.elements.resize(n), o.scales.assign(n, 1.0f);
+  o.packed = v.type.dtype == DType::packed, o.spec = v.type.spec;
+  if (o.packed && v.parts.size() == 3) o.has_d = true, o.d = from_bytes<float>(v.parts[2])[0];
+  const int bits = o.spec.element.bits;
+  const int64_t row_bytes = (cols * bits + 7) / 8, b = o.spec.block_size;
+  for (int64_t m = 0; m < o.matrices; ++m)
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) {
+        const int64_t vector = axis == Axis::last ? r : c, i = axis == Axis::last ? c : r;
+        const auto stored = static_cast<size_t>((m * rows + r) * cols + c);
+        const size_t at = o.at(m, vector, i);
+        if (v.type.dtype == DType::f32) {
+          std::memcpy(&o.values[at], v.parts[0].data() + 4 * stored, 4);
+        } else if (v.type.dtype == DType::bf16) {
+          uint16_t half;
+          std::memcpy(&half, v.parts[0].data() + 2 * stored, 2);
+          const uint32_t word = static_cast<uint32_t>(half) << 16;
+          std::memcpy(&o.values[at], &word, 4);
+        } else {
+          const auto row = static_cast<size_t>((m * rows + r) * row_bytes);
+          uint32_t code = 0;
+          for (int bit = 0; bit < bits; ++bit) {
+            const auto position = static_cast<size_t>(c * bits + bit);
+            const auto byte = static_cast<uint32_t>(v.parts[0][row + position / 8]);
+            code |= ((byte >> (position % 8)) & 1u) << bit;
+          }
+          if (bits == 32)
+            std::memcpy(&o.values[at], &code, 4);
+          else
+            o.elements[at] = oracle_element(o.spec.element, code), o.values[at] = o.elements[at].value;
+          if (o.spec.granularity == Granularity::none) continue;
+          int64_t scale = 0;  // tensor
+          if (o.spec.granularity == Granularity::row) scale = m * o.vectors + vector;
+          if (o.spec.granularity == Granularity::block) {
+            const int64_t blocks = (o.k + b - 1) / b;
+            scale = axis == Axis::last ? (m * rows + r) * blocks + c / b : (m * blocks + r / b) * cols + c;
+          }
+          o.scales[at] = oracle_scale(o.spec, v.parts[1], static_cast<size_t>(scale));
+          o.values[at] = o.values[at] * o.scales[at];
+          if (o.has_d) o.values[at] = o.values[at] * o.d;
+        }
+      }
   return o;
 }
 
-/// Which rule a pair of specs is expected to follow: stated by the test, not derived.
-enum class Expect { exact_blocks, chain_blocks, exact_vectors, chain_vectors, decoded };
-
-/// Σ panel by panel: value(first, last) over k in steps of 1024.
-inline float panel_sum(int64_t k, const std::function<float(int64_t, int64_t)>& value) {
-  std::vector<float> panels;
-  for (int64_t first = 0; first < k; first += 1024) panels.push_back(value(first, std::min<int64_t>(k, first + 1024)));
-  float sum = panels.empty() ? 0.0f : panels[0];
-  for (size_t p = 1; p < panels.size(); ++p) sum += panels[p];
-  return sum;
-}
-
-inline float product_oracle(const PackedOperand& a, const PackedOperand& b, int64_t i, int64_t j, Expect expect) {
-  const auto exact = [&](int64_t first, int64_t last) {
-    __float128 sum = 0;
-    for (int64_t k = first; k < last; ++k) sum += static_cast<__float128>(a.element(i, k)) * b.element(j, k);
-    return sum == 0 ? 0.0f : static_cast<float>(sum);
-  };
-  const auto chain = [&](int64_t first, int64_t last) {
-    float acc = 0.0f;
-    for (int64_t k = first; k < last; ++k)
-      acc = std::fma(static_cast<float>(a.element(i, k)), static_cast<float>(b.element(j, k)), acc);
-    return acc;
-  };
-  if (a.k == 0) return 0.0f;
-  float y = 0.0f;
-  switch (expect) {
-    case Expect::decoded:
-      return panel_sum(a.k, [&](int64_t first, int64_t last) {
-        float acc = 0.0f;
-        for (int64_t k = first; k < last; ++k) acc = std::fma(a.decoded(i, k), b.decoded(j, k), acc);
-        return acc;
-      });
-    case Expect::exact_vectors: y = exact(0, a.k) * (a.scale(i, 0) * b.scale(j, 0)); break;
-    case Expect::chain_vectors: y = panel_sum(a.k, chain) * (a.scale(i, 0) * b.scale(j, 0)); break;
-    case Expect::exact_blocks:
-    case Expect::chain_blocks:
-      y = panel_sum(a.k, [&](int64_t first, int64_t last) {
-        float acc = 0.0f;
-        for (int64_t k = first; k < last; k += a.block()) {
-          const int64_t end = std::min(last, k + a.block());
-          acc = std::fma(expect == Expect::exact_blocks ? exact(k, end) : chain(k, end), a.scale(i, k) * b.scale(j, k),
-                         acc);
-        }
-        return acc;
-      });
-      break;
+/// The dot of elements [from, to) of two vectors, rounded once, or beyond the budget the fp32 rule.
+inline float oracle_dot(const OracleOperand& a, size_t at_a, const OracleOperand& b, size_t at_b, int64_t n,
+                        bool exact) {
+  if (!exact) {
+    float total = 0;
+    for (int64_t p = 0; p < n; p += 1024) {
+      float acc = 0;
+      for (int64_t i = p; i < std::min(n, p + 1024); ++i)
+        acc = std::fma(a.elements[at_a + static_cast<size_t>(i)].value, b.elements[at_b + static_cast<size_t>(i)].value,
+                       acc);
+      total = p == 0 ? acc : total + acc;
+    }
+    return total;
   }
-  if (has_tensor_scale(a.spec)) y = y * a.d;
-  if (has_tensor_scale(b.spec)) y = y * b.d;
-  return y;
+  Int128 sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const OracleElement &x = a.elements[at_a + static_cast<size_t>(i)], &y = b.elements[at_b + static_cast<size_t>(i)];
+    if (!x.finite || !y.finite) return std::numeric_limits<float>::quiet_NaN();
+    sum += x.steps * y.steps;
+  }
+  const auto step = [](const ElementFormat& f) { return 1 - f.bias - f.mantissa_bits; };
+  return static_cast<float>(std::ldexp(static_cast<double>(sum), step(a.spec.element) + step(b.spec.element)));
 }
 
-/// All results (matrices, m, n).
-inline std::vector<float> product_oracle(const PackedOperand& a, const PackedOperand& b, Expect expect) {
+/// w of §7 written down from the text: e2m1 4 … e5m2 32.
+inline int oracle_span(const ElementFormat& f) {
+  return f == kE2m1 ? 4 : f == kE2m3 ? 6 : f == kE3m2 ? 9 : f == kE4m3 ? 18 : 32;
+}
+
+/// y = a·bᵀ by §7, row-major (matrices, m, n).
+inline std::vector<float> oracle_product(const OracleOperand& a, const OracleOperand& b) {
+  const auto vector_scaled = [](const OracleOperand& o) {
+    return o.spec.granularity == Granularity::row || o.spec.granularity == Granularity::tensor;
+  };
+  const bool both = a.packed && b.packed;
+  const bool blocks = both && a.spec.granularity == Granularity::block && b.spec.granularity == Granularity::block &&
+                      a.spec.block_size == b.spec.block_size;
+  const bool vectors = both && vector_scaled(a) && vector_scaled(b);
+  const int64_t n = blocks ? a.spec.block_size : a.k;
+  const bool exact = n > 0 && oracle_span(a.spec.element) + oracle_span(b.spec.element) +
+                                      static_cast<int>(std::ceil(std::log2(static_cast<double>(n)))) <=
+                                  53;
   std::vector<float> y;
-  for (int64_t i = 0; i < a.matrices * a.rows; ++i)
-    for (int64_t j = 0; j < b.rows; ++j) y.push_back(product_oracle(a, b, i, i / a.rows * b.rows + j, expect));
+  for (int64_t m = 0; m < a.matrices; ++m)
+    for (int64_t i = 0; i < a.vectors; ++i)
+      for (int64_t j = 0; j < b.vectors; ++j) {
+        float result = 0;
+        if (vectors && a.k > 0) {
+          const size_t pa = a.at(m, i, 0), pb = b.at(m, j, 0);
+          result = oracle_dot(a, pa, b, pb, a.k, exact) * (a.scales[pa] * b.scales[pb]);
+        } else {
+          for (int64_t p = 0; p < a.k; p += 1024) {
+            float acc = 0;
+            const int64_t end = std::min(a.k, p + 1024), step = blocks ? n : 1;
+            for (int64_t k = p; k < end; k += step) {
+              const size_t pa = a.at(m, i, k), pb = b.at(m, j, k);
+              acc = blocks ? std::fma(oracle_dot(a, pa, b, pb, std::min(step, end - k), exact),
+                                      a.scales[pa] * b.scales[pb], acc)
+                           : std::fma(a.values[pa], b.values[pb], acc);
+            }
+            result = p == 0 ? acc : result + acc;
+          }
+        }
+        if ((blocks || vectors) && a.has_d && a.k > 0) result = result * a.d;
+        if ((blocks || vectors) && b.has_d && a.k > 0) result = result * b.d;
+        y.push_back(result);
+      }
   return y;
 }
 

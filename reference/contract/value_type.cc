@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "reference/contract/error.h"
+#include "reference/contract/fp_environment.h"
 
 namespace fp4sim {
 
@@ -90,11 +91,22 @@ int64_t code_row_bytes(const ValueType& packed) {
   return (matrix_view(packed.shape).cols * packed.spec.element.bits + 7) / 8;
 }
 
-QuantileIndices quantile_indices(double alpha, int64_t n) {
+namespace {
+
+/// Out of line, so that the products are taken after quantile_indices has set the rounding mode.
+[[gnu::noinline]] QuantileIndices rounded_indices(double alpha, int64_t n) {
   const auto count = static_cast<double>(n);
   const auto lower = static_cast<int64_t>((1.0 - alpha) * count);
   const auto upper = static_cast<int64_t>(alpha * count);
   return {std::min(lower, n - 1), std::min(upper, n - 1)};
+}
+
+}  // namespace
+
+QuantileIndices quantile_indices(double alpha, int64_t n) {
+  // Sizes are planned outside of a backend's entry: under a caller's rounding down, 0.95·280 would be 265.
+  const FpEnvironment environment;
+  return rounded_indices(alpha, n);
 }
 
 int64_t csr_capacity(const ValueType& csr) {

@@ -12,6 +12,7 @@ namespace fp4sim::simd::ops {
 namespace {
 
 constexpr int64_t kTransposeTile = 32;
+constexpr int64_t kGrain = 1 << 16;  // moved elements or multiply-adds that pay for waking a worker
 
 /// ΔY of every entry as binary32: fl(code value·2^(scale−127)) for e4m3 residuals.
 const float* entry_values(const Tensor& csr, int64_t entries, Arena& arena) {
@@ -39,7 +40,8 @@ const float* entry_values(const Tensor& csr, int64_t entries, Arena& arena) {
 
 /// to[c][r] = from[r][c], tile by tile.
 void transpose(const float* from, int64_t rows, int64_t cols, float* to, const Context& context) {
-  parallel_for(context, rows, kTransposeTile, [&](int64_t begin, int64_t end) {
+  const int64_t tiles = kGrain / (kTransposeTile * cols + 1) + 1;
+  parallel_for(context, rows, tiles * kTransposeTile, [&](int64_t begin, int64_t end) {
     for (int64_t r0 = begin; r0 < end; r0 += kTransposeTile)
       for (int64_t c0 = 0; c0 < cols; c0 += kTransposeTile)
         for (int64_t c = c0; c < std::min(cols, c0 + kTransposeTile); ++c)
@@ -70,7 +72,8 @@ void sparse_matmul(const NodeCall& call, const Context& context) {
   const bool rows_are_a = call.node.attrs.text("side") == "a";
   float* rows = rows_are_a ? y : arena.take<float>(vectors * n);
   const ProductFinish& kernels = pick_product_finish(context.level);
-  parallel_for(context, vectors, 8, [&](int64_t begin, int64_t end) {
+  const int64_t work_per_row = (row_ptr[vectors] / vectors + 1) * n;
+  parallel_for(context, vectors, kGrain / work_per_row + 1, [&](int64_t begin, int64_t end) {
     for (int64_t v = begin; v < end; ++v)
       kernels.sparse_row(values + row_ptr[v], col + row_ptr[v], row_ptr[v + 1] - row_ptr[v], lines, n, rows + v * n, n);
   });
