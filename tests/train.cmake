@@ -2,3 +2,5 @@
 fp4sim_test(train_data_test LIBS fp4sim_train LABELS unit
   SOURCES train_data_test.cc train_corpus_test.cc train_checkpoint_test.cc train_import_test.cc)
 fp4sim_test(train_outside_truth_test LIBS fp4sim_train fp4sim_scalar fp4sim_simd LABELS golden SOURCES train_outside_truth_test.cc)
+fp4sim_test(train_graph_test LIBS fp4sim_train fp4sim_simd LABELS unit SOURCES train_graph_test.cc train_recipe_test.cc)
+fp4sim_test(train_trainer_test LIBS fp4sim_train fp4sim_scalar fp4sim_simd LABELS e2e SOURCES train_trainer_test.cc)

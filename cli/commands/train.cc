@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,7 +26,7 @@ struct Options {
   std::string config, resume, init, out;
   std::string backend = "simd";
   int threads = 0;
-  bool quiet = false, json = false;
+  bool quiet = false, json = false, profile = false;
 };
 
 /// A resumed or repeated run takes its settings from config.toml; an option that says otherwise is an error.
@@ -66,6 +66,21 @@ void print_header(const train::Trainer& t, const std::string& backend) {
   std::fflush(stdout);
 }
 
+/// Where the time of the steps went, by op, largest first.
+void print_times(const train::OpTimes& times, int64_t steps) {
+  std::vector<int> ops;
+  double total = 0;
+  for (int op = 0; op < kOpCount; ++op) {
+    if (times.calls[op] > 0) ops.push_back(op);
+    total += times.seconds[op];
+  }
+  std::sort(ops.begin(), ops.end(), [&](int a, int b) { return times.seconds[a] > times.seconds[b]; });
+  fmt::print("{:<22}{:>12}{:>14}{:>8}\n", "op", "calls/step", "ms/step", "share");
+  for (const int op : ops)
+    fmt::print("{:<22}{:>12}{:>14.3f}{:>7.1f}%\n", kOps[op].name, times.calls[op] / steps,
+               1e3 * times.seconds[op] / static_cast<double>(steps), 100 * times.seconds[op] / total);
+}
+
 void print_result(const Options& o, const train::Trainer& t, const train::TrainResult& r) {
   if (o.json) {
     nlohmann::ordered_json j{{"recipe", t.recipe().name}, {"train_loss", r.train_loss}, {"val_loss", r.val_loss}};
@@ -88,10 +103,13 @@ void run(Options& o) {
   if (!o.init.empty()) trainer.initialize_from(train::load_checkpoint(o.init).parameters, o.init);
   const bool talk = !o.quiet && !o.json;
   if (talk) print_header(trainer, backend->name());
-  Progress progress(trainer.step(), o.settings.schedule.steps, trainer.tokens_a_step(), talk);
+  const int64_t first_step = trainer.step();
+  if (o.profile) trainer.profile();
+  Progress progress(first_step, o.settings.schedule.steps, trainer.tokens_a_step(), talk);
   const train::TrainResult result =
       train::run_training(trainer, o.out, [&](const train::StepReport& r) { progress.step(r); });
   progress.finish();
+  if (trainer.times() && trainer.step() > first_step) print_times(*trainer.times(), trainer.step() - first_step);
   print_result(o, trainer, result);
 }
 
@@ -107,6 +125,7 @@ void add_train_command(CLI::App& app) {
   command->add_option("--resume", o->resume, "folder of a run to continue, bit-exactly");
   command->add_option("--init", o->init, "checkpoint to take the parameters from; everything else starts anew");
   command->add_option("--config", o->config, "config.toml of a run to repeat");
+  command->add_flag("--profile", o->profile, "a table of the steps' time by op");
   command->add_flag("--quiet", o->quiet, "only the last line");
   command->add_flag("--json", o->json, "only one JSON object");
   command->callback([o] { run(*o); });

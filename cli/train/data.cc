@@ -41,7 +41,7 @@ TokenData split_tokens(std::string_view text, double val_fraction, int64_t conte
   const auto size = static_cast<int64_t>(text.size());
   data.train_size = size - static_cast<int64_t>(val_fraction * static_cast<double>(size));
   require_length(data, "training", data.train_size, context);
-  require_length(data, "validation", data.validation_size(), context);
+  if (val_fraction > 0) require_length(data, "validation", data.validation_size(), context);
   return data;
 }
 

@@ -19,7 +19,8 @@ struct TokenData {
 };
 
 /// The bytes of a text as tokens 0 … 255; the last floor(val_fraction · bytes) of them are for validation. Throws
-/// UsageError for a fraction outside [0, 1), Error with both numbers where a part is shorter than context + 1.
+/// UsageError for a fraction outside [0, 1), Error with both numbers where a part is shorter than context + 1
+/// (no validation part at all is asked for by the fraction 0).
 TokenData split_tokens(std::string_view text, double val_fraction, int64_t context, const std::string& name);
 
 /// split_tokens of a file's bytes. Throws Error naming the file where it is missing or empty.

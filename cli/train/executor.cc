@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "reference/contract/error.h"
 
 namespace fp4sim::train {
@@ -72,6 +74,19 @@ void Executor::set_input(ValueId v, const void* data, int64_t bytes) {
 }
 
 void Executor::run() { program_->run(); }
+
+void Executor::run_timed(OpTimes& times) {
+  const Plan plan{graph_, tensors_};
+  for (const Node& node : graph_.nodes) {
+    const BoundNode bound = bind(plan, node);
+    const auto begin = std::chrono::steady_clock::now();
+    backend_.run(bound.call());
+    backend_.synchronize();
+    const auto op = static_cast<size_t>(node.op);
+    times.seconds[op] += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    ++times.calls[op];
+  }
+}
 
 std::vector<float> Executor::read(ValueId v) {
   const Tensor& tensor = tensors_[static_cast<size_t>(v)];

@@ -30,6 +30,12 @@ class ValueStore {
   std::map<std::string, OwnedTensor> tensors_;
 };
 
+/// Time spent by op, in order of op.def.
+struct OpTimes {
+  double seconds[kOpCount] = {};
+  int64_t calls[kOpCount] = {};
+};
+
 class Executor {
  public:
   /// Plans memory, allocates, compiles. Backend and store must outlive the executor.
@@ -39,6 +45,8 @@ class Executor {
   /// Uploads an input value; `bytes` must be its size.
   void set_input(ValueId v, const void* data, int64_t bytes);
   void run();
+  /// The same bits node by node, adding each node's seconds to `seconds[op]` and 1 to `calls[op]`.
+  void run_timed(OpTimes& times);
   /// Contents of a result or persistent f32 value.
   std::vector<float> read(ValueId v);
   int64_t arena_bytes() const { return plan_.bytes; }

@@ -83,7 +83,10 @@ StepReport Trainer::advance() {
     train_executor_->set_input(training_.ids[static_cast<size_t>(m)], batch.inputs.data(), bytes);
     train_executor_->set_input(training_.targets[static_cast<size_t>(m)], batch.targets.data(), bytes);
   }
-  train_executor_->run();
+  if (times_)
+    train_executor_->run_timed(*times_);
+  else
+    train_executor_->run();
   report.loss = train_executor_->read(training_.loss)[0];
   report.grad_norm = train_executor_->read(training_.grad_norm)[0];
   beta1_power_ *= settings_.step.beta1;

@@ -58,6 +58,9 @@ class Trainer {
   int64_t parameter_count() const;
   int64_t memory_bytes() const;
   int64_t tokens_a_step() const;
+  /// Runs the steps node by node from now on and sums their times by op (--profile).
+  void profile() { times_.emplace(); }
+  const std::optional<OpTimes>& times() const { return times_; }
   std::optional<double> entropy() const { return entropy_; }
 
  private:
@@ -79,6 +82,7 @@ class Trainer {
   double seconds_ = 0;
   int64_t timed_steps_ = 0;
   std::vector<double> last_losses_;
+  std::optional<OpTimes> times_;
 };
 
 /// Uploads the constants of a model's graphs (the rotary tables) that the store holds.

@@ -1,0 +1,221 @@
+// The gradient table, the passes and the memory plan: rewrites mean what the recipe says, neutral passes change no bit.
+#include "cli/train/autodiff.h"
+#include "cli/train/executor.h"
+#include "cli/train/passes/passes.h"
+#include "cli/train/trainer.h"
+#include "reference/contract/error.h"
+#include "reference/contract/step_info.h"
+#include "reference/simd/backend.h"
+
+#include <algorithm>
+
+namespace fp4sim::train {
+namespace {
+
+ModelConfig tiny(const std::string& kind) {
+  ModelConfig c;
+  c.kind = kind;
+  c.layers = 2;
+  c.width = 64;
+  c.context = 32;
+  c.tied_head = false;
+  if (kind == "llama") c.kv_heads = 2;
+  return resolved(c);
+}
+
+StepOptions small_step(int64_t micro_batches = 1) {
+  StepOptions o;
+  o.batch = 2;
+  o.micro_batches = micro_batches;
+  return o;
+}
+
+size_t count(const Graph& g, Op op) {
+  size_t n = 0;
+  for (const Node& node : g.nodes) n += node.op == op;
+  return n;
+}
+
+/// Loss and all gradients of one step on random tokens.
+std::vector<std::vector<float>> run(const TrainingStep& step, const ModelConfig& config) {
+  const auto backend = simd::make_backend(2);
+  ValueStore store(*backend);
+  Executor executor(*backend, step.graph, store);
+  upload_constants(store, config);
+  for (const ParameterInfo& info : parameter_infos(config)) store.upload(info.name, initial_values(info, config, 7));
+  StepInfo info;
+  info.seed = 7;
+  executor.set_input(step.step, &info, sizeof(info));
+  for (size_t m = 0; m < step.ids.size(); ++m) {
+    std::vector<int32_t> ids, targets;
+    for (int64_t i = 0; i < step.graph.type(step.ids[m]).shape[0]; ++i) {
+      ids.push_back(static_cast<int32_t>((i * 37 + 11 * static_cast<int64_t>(m)) % 251));
+      targets.push_back(static_cast<int32_t>((i * 53 + 5) % 256));
+    }
+    executor.set_input(step.ids[m], ids.data(), static_cast<int64_t>(ids.size() * 4));
+    executor.set_input(step.targets[m], targets.data(), static_cast<int64_t>(targets.size() * 4));
+  }
+  executor.run();
+  std::vector<std::vector<float>> all{executor.read(step.loss)};
+  for (const auto& [name, v] : step.gradients) all.push_back(executor.read(v));
+  return all;
+}
+
+TEST(GradientTable, has_a_rule_for_every_op_of_a_forward_pass) {
+  for (const char* kind : {"gpt", "llama"}) {
+    const TrainingStep step = build_training_step(tiny(kind), load_recipe("fp32"), small_step(), Stage::forward);
+    for (const Node& node : step.graph.nodes)
+      EXPECT_TRUE(has_gradient_rule(node.op) || node.op == Op::cross_entropy || node.op == Op::mean)
+          << op_name(node.op);
+  }
+  for (const Op op : {Op::quantize, Op::adamw, Op::norm, Op::gelu_grad})
+    EXPECT_FALSE(has_gradient_rule(op)) << op_name(op);
+}
+
+TEST(GradientTable, refuses_an_op_without_a_rule) {
+  Graph g;
+  const ValueId x = add_value(g, {DType::f32, {4}, {}, Axis::last}, ValueKind::parameter, "x");
+  const ValueId y = add_node(g, Op::mean, {x}, {}, "m").front();
+  EXPECT_THROW(add_backward(g, 0, 1, {{y, y}}), Error);
+}
+
+TEST(GradientTable, adds_the_gradient_of_the_last_use_first) {
+  // y = (x + b) · x: mul is the later use of x, so its term comes first.
+  Graph g;
+  const ValueType type{DType::f32, {4}, {}, Axis::last};
+  const ValueId x = add_value(g, type, ValueKind::parameter, "x"), b = add_value(g, type, ValueKind::parameter, "b");
+  const ValueId s = add_node(g, Op::add, {x, b}, {}, "s").front();
+  const ValueId y = add_node(g, Op::mul, {s, x}, {}, "y").front();
+  const ValueId dy = add_value(g, type, ValueKind::input, "dy");
+  const Gradients gradients = add_backward(g, 0, 2, {{y, dy}});
+  const Node& sum = g.nodes.back();
+  ASSERT_EQ(sum.op, Op::add);
+  EXPECT_EQ(sum.outputs[0], gradients.at(x));
+  EXPECT_EQ(sum.inputs[1], gradients.at(s));  // the earlier use's term is added to the later one's
+}
+
+class EveryRecipe : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryRecipe, gives_a_valid_graph_at_every_stage_for_both_models) {
+  const Recipe recipe = load_recipe(GetParam());
+  for (const char* kind : {"gpt", "llama"})
+    for (const Stage stage :
+         {Stage::forward, Stage::backward, Stage::qdq, Stage::estimators, Stage::packed, Stage::optimizer})
+      EXPECT_NO_THROW(validate(build_training_step(tiny(kind), recipe, small_step(2), stage).graph)) << kind;
+}
+
+TEST_P(EveryRecipe, merging_quantizers_and_dropping_dead_nodes_changes_no_bit) {
+  const Recipe recipe = load_recipe(GetParam());
+  const ModelConfig config = tiny("llama");
+  const TrainingStep clean = build_training_step(config, recipe, small_step(), Stage::packed);
+  // The same step without the neutral passes: built by hand from the rewriting passes alone. The forward nodes come
+  // first; the forward stage's graph has the mean of the losses behind them.
+  const size_t forward_end = build_training_step(config, recipe, small_step(), Stage::forward).graph.nodes.size() - 1;
+  TrainingStep raw = build_training_step(config, recipe, small_step(), Stage::backward);
+  raw.graph.results = {raw.loss};
+  for (const auto& [name, v] : raw.gradients) raw.graph.results.push_back(v);
+  if (recipe.bf16_activations) store_activations(raw.graph, {{0, forward_end}});
+  const QdqResult qdq = insert_qdq(raw.graph, recipe, raw.step);
+  override_gradient(raw.graph, recipe, qdq);
+  lower_to_packed(raw.graph, recipe);
+  size_t i = 1;
+  raw.loss = raw.graph.results[0];
+  for (auto& [name, v] : raw.gradients) v = raw.graph.results[i++];
+  EXPECT_EQ(run(clean, config), run(raw, config));
+  EXPECT_LE(clean.graph.nodes.size(), raw.graph.nodes.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Builtin, EveryRecipe, testing::ValuesIn(recipe_names()), [](const auto& row) {
+  std::string name = row.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(Passes, quantize_x_once_for_q_k_and_v) {
+  const TrainingStep step = build_training_step(tiny("gpt"), load_recipe("mxfp4-ste"), small_step(), Stage::packed);
+  // per layer: x of q/k/v once, of o, up, down; w six times; dy along both axes and w, x along the other axis
+  size_t forward_x = 0;
+  for (const Node& node : step.graph.nodes) forward_x += node.op == Op::quantize && node.name.ends_with("/x/fprop");
+  EXPECT_EQ(forward_x, 2u * 4u);
+}
+
+TEST(Passes, exact_products_read_codes_and_fake_ones_read_floats) {
+  Recipe recipe = load_recipe("mxfp4-ste");
+  const auto packed_operands = [&] {
+    const Graph g = build_training_step(tiny("gpt"), recipe, small_step(), Stage::packed).graph;
+    size_t n = 0;
+    for (const Node& node : g.nodes)
+      if (node.op == Op::matmul)
+        for (const ValueId v : node.inputs) n += g.type(v).dtype == DType::packed;
+    return n;
+  };
+  EXPECT_EQ(packed_operands(), 2u * 6u * 3u * 2u);  // layers · linears · products · operands; the head stays fp32
+  recipe.product_exact = false;
+  EXPECT_EQ(packed_operands(), 0u);
+}
+
+TEST(Passes, an_occ_operand_gives_a_packed_and_a_sparse_product) {
+  const TrainingStep step = build_training_step(tiny("gpt"), load_recipe("fp4-dge-occ"), small_step(), Stage::packed);
+  EXPECT_EQ(count(step.graph, Op::sparse_matmul), 2u * 6u);
+  EXPECT_EQ(count(step.graph, Op::estimator_grad), 2u * 6u);  // DGE on the weights
+}
+
+TEST(Passes, bf16_storage_rounds_every_forward_value_but_the_losses) {
+  const Recipe recipe = load_recipe("bf16");
+  const TrainingStep step = build_training_step(tiny("gpt"), recipe, small_step(), Stage::packed);
+  EXPECT_GT(count(step.graph, Op::cast), 20u);
+  EXPECT_EQ(count(step.graph, Op::cast) % 2, 0u);
+  for (const Node& node : step.graph.nodes)
+    if (node.op == Op::mean) {
+      EXPECT_EQ(step.graph.type(node.inputs[0]).dtype, DType::f32);
+    }
+}
+
+TEST(Passes, two_runs_of_two_micro_batches_give_the_same_bits) {
+  const ModelConfig config = tiny("gpt");
+  const TrainingStep two = build_training_step(config, load_recipe("fp32"), small_step(2), Stage::packed);
+  EXPECT_EQ(two.ids.size(), 2u);
+  const auto once = run(two, config), again = run(two, config);
+  EXPECT_EQ(once, again);
+}
+
+TEST(MemoryPlan, never_gives_overlapping_memory_to_values_that_live_together) {
+  for (const char* name : {"fp32", "fp4-dge-occ", "mxfp4-soft"}) {
+    const Graph g = build_training_step(tiny("llama"), load_recipe(name), small_step(2)).graph;
+    const MemoryPlan plan = plan_memory(g);
+    EXPECT_LT(plan.bytes, plan.bytes_without_reuse / 2);
+    std::vector<std::pair<size_t, size_t>> life(g.values.size(), {g.nodes.size(), 0});
+    for (size_t n = 0; n < g.nodes.size(); ++n) {
+      for (const ValueId v : g.nodes[n].outputs) life[static_cast<size_t>(v)] = {n, n};
+      for (const ValueId v : g.nodes[n].inputs) life[static_cast<size_t>(v)].second = n;
+    }
+    for (const ValueId v : g.results) life[static_cast<size_t>(v)].second = g.nodes.size();
+    for (size_t a = 0; a < g.values.size(); ++a)
+      for (size_t b = a + 1; b < g.values.size(); ++b) {
+        if (plan.offsets[a] < 0 || plan.offsets[b] < 0) continue;
+        const bool together = life[a].first <= life[b].second && life[b].first <= life[a].second;
+        const int64_t a_end = plan.offsets[a] + planned_bytes(g.values[a].type),
+                      b_end = plan.offsets[b] + planned_bytes(g.values[b].type);
+        const bool overlap = plan.offsets[a] < b_end && plan.offsets[b] < a_end;
+        ASSERT_FALSE(together && overlap) << "values " << a << " and " << b;
+      }
+  }
+}
+
+TEST(Model, rejects_sizes_that_do_not_fit_with_both_numbers) {
+  ModelConfig c;
+  c.width = 100;
+  c.heads = 3;
+  try {
+    resolved(c);
+    FAIL();
+  } catch (const UsageError& e) {
+    EXPECT_STREQ(e.what(), "model: width 100 is not a multiple of heads 3");
+  }
+  c = ModelConfig{};
+  c.kind = "rnn";
+  EXPECT_THROW(resolved(c), UsageError);
+}
+
+}  // namespace
+}  // namespace fp4sim::train
