@@ -21,6 +21,7 @@ void draw_matmul(Dice& dice, Attrs& args) {
   args.set("k", k);
   args.set("m", dice.one_in(20) ? int64_t{0} : dice.between(1, dice.one_in(4) ? 2 * rows : rows / 2));
   args.set("n", dice.between(1, dice.one_in(4) ? 2 * rows : rows / 2));
+  if (k < 40 && dice.one_in(8)) args.set(dice.one_in(2) ? "m" : "n", dice.between(100, 300));  // many tiles
   args.set("batch", k < 200 && dice.one_in(3) ? dice.between(1, 3) : int64_t{0});
   args.set("a_axis", draw_axis(dice));
   args.set("b_axis", draw_axis(dice));

@@ -11,6 +11,9 @@ void draw_matrix(Dice& dice, Attrs& args) {
   args.set("k", dice.one_in(12) ? draw_long_size(dice) : draw_size(dice));
   args.set("m", args.integer("k") > 200 ? dice.between(1, 5) : draw_size(dice) % 70);
   args.set("batch", dice.one_in(5) ? dice.between(1, 3) : int64_t{0});
+  if (!dice.one_in(24)) return;
+  args.set("m", dice.between(150, 400));  // enough work for several threads
+  args.set("k", dice.between(60, 200));
 }
 
 Shape matrix_shape(const Attrs& args) {

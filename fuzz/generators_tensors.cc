@@ -6,7 +6,7 @@ namespace {
 
 void draw_broadcast(Dice& dice, Attrs& args) {
   args.set("repeats", dice.between(1, 20));
-  args.set("n", draw_size(dice));
+  args.set("n", dice.one_in(20) ? dice.between(1000, 3000) : draw_size(dice));
 }
 
 /// x of (repeats, n) and b of (n): b repeats over x's rows.
@@ -15,7 +15,11 @@ void build_broadcast(const Attrs& args, CaseBuilder& builder) {
   builder.f32({args.integer("n")});
 }
 
-void draw_length(Dice& dice, Attrs& args) { args.set("n", dice.one_in(6) ? dice.between(200, 3000) : draw_size(dice)); }
+/// Mostly short, seldom long enough for several threads.
+void draw_length(Dice& dice, Attrs& args) {
+  const bool many = dice.one_in(20);
+  args.set("n", many ? dice.between(10000, 70000) : dice.one_in(6) ? dice.between(200, 3000) : draw_size(dice));
+}
 void build_one(const Attrs& args, CaseBuilder& builder) { builder.f32({args.integer("n")}); }
 void build_gradient_of_one(const Attrs& args, CaseBuilder& builder) {
   builder.f32({args.integer("n")}, "bell");
@@ -98,7 +102,7 @@ void draw_mean(Dice& dice, Attrs& args) { args.set("n", dice.one_in(3) ? dice.be
 
 void draw_column_sum(Dice& dice, Attrs& args) {
   args.set("rows", draw_long_size(dice));
-  args.set("columns", dice.between(1, args.integer("rows") > 200 ? 20 : 100));
+  args.set("columns", dice.between(1, args.integer("rows") > 200 ? 20 : dice.one_in(6) ? 900 : 100));
 }
 void build_column_sum(const Attrs& args, CaseBuilder& builder) {
   builder.f32({args.integer("rows"), args.integer("columns")});

@@ -3,3 +3,5 @@ fp4sim_test(fuzz_lockstep_test LIBS fp4sim_fuzz LABELS unit SOURCES fuzz_lockste
 fp4sim_test(fuzz_generators_test LIBS fp4sim_fuzz LABELS property SOURCES fuzz_generators_test.cc)
 fp4sim_test(fuzz_mutants_test LIBS fp4sim_fuzz LABELS differential SOURCES fuzz_mutants_test.cc)
 fp4sim_test(fuzz_differential_test LIBS fp4sim_fuzz LABELS differential SOURCES fuzz_differential_test.cc)
+fp4sim_test(fuzz_golden_test LIBS fp4sim_fuzz LABELS golden SOURCES fuzz_golden_test.cc)
+fp4sim_test(fuzz_end_to_end_test LIBS fp4sim_fuzz LABELS differential e2e slow SOURCES fuzz_end_to_end_test.cc)

@@ -1,6 +1,9 @@
 // Every op of every available simd level against scalar on generated cases; invariance in threads; equal digests.
 // The seed is fixed and printed, so that a failure repeats; `fp4sim fuzz` takes fresh ones.
 #include "fuzz/differential.h"
+
+#include <xmmintrin.h>
+
 #include "pch.h"
 #include "reference/scalar/backend.h"
 #include "reference/simd/backend.h"
@@ -43,6 +46,43 @@ TEST_P(Differential, results_do_not_depend_on_threads) {
       const Case c = build_case(draw_case(GetParam(), seed), *maker);
       const std::optional<Mismatch> mismatch = run_differential(*many, *one, c);
       EXPECT_FALSE(mismatch) << threads << " threads: " << to_string(*mismatch);
+    }
+  }
+}
+
+/// Runs every node under flush-to-zero, denormals-are-zero and rounding toward -infinity.
+class HostileEnvironment final : public Backend {
+ public:
+  explicit HostileEnvironment(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  std::string name() const override { return "hostile(" + inner_->name() + ")"; }
+  std::unique_ptr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
+  void upload(const Part& to, const void* from, int64_t bytes) override { inner_->upload(to, from, bytes); }
+  void download(const Part& from, void* to, int64_t bytes) override { inner_->download(from, to, bytes); }
+  uint64_t digest(const Tensor& tensor) override { return inner_->digest(tensor); }
+  void check(const Node& node, std::span<const ValueType> in, std::span<const ValueType> out) const override {
+    inner_->check(node, in, out);
+  }
+  void run(const NodeCall& call) override {
+    constexpr unsigned kFlush = 0x8040, kRoundDown = 0x2000;
+    const unsigned saved = _mm_getcsr();
+    _mm_setcsr(saved | kFlush | kRoundDown);
+    inner_->run(call);
+    EXPECT_EQ(_mm_getcsr() & (kFlush | kRoundDown), kFlush | kRoundDown) << "the caller's environment was not restored";
+    _mm_setcsr(saved);
+  }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+};
+
+TEST_P(Differential, results_do_not_depend_on_the_callers_floating_point_environment) {
+  const auto oracle = scalar::make_backend();
+  HostileEnvironment hostile_scalar(scalar::make_backend()), hostile_simd(simd::make_backend(2));
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const Case c = build_case(draw_case(GetParam(), seed), *oracle);
+    for (Backend* hostile : {static_cast<Backend*>(&hostile_scalar), static_cast<Backend*>(&hostile_simd)}) {
+      const std::optional<Mismatch> mismatch = run_differential(*hostile, *oracle, c);
+      EXPECT_FALSE(mismatch) << to_string(*mismatch);
     }
   }
 }

@@ -1,0 +1,117 @@
+#include "fuzz/golden_training.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/train/checkpoint.h"
+#include "cli/train/trainer.h"
+#include "reference/contract/error.h"
+
+namespace fp4sim::fuzz {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kSteps = 10;
+constexpr int64_t kCorpusBytes = 20000;
+constexpr uint64_t kSeed = 1;
+
+std::string file_of(const std::string& directory) {
+  return (std::filesystem::path(directory) / "training.json").string();
+}
+
+Json to_json(const TrainingRun& run, const TrainingTrace& trace) {
+  Json losses = Json::array();
+  for (const double loss : trace.losses) losses.push_back(fmt::format("{:a}", loss));
+  return {{"recipe", run.recipe}, {"model", run.model}, {"steps", run.steps}, {"losses", losses}, {"hash", trace.hash}};
+}
+
+Json read_runs(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw Error("golden file " + path + " cannot be read");
+  try {
+    return Json::parse(file).at("runs");
+  } catch (const Json::exception& e) {
+    throw Error("golden file " + path + ": " + e.what());
+  }
+}
+
+/// What differs between a stored and a computed run, or an empty text.
+std::string difference(const Json& stored, const Json& computed) {
+  if (stored == computed) return "";
+  const Json &a = stored["losses"], &b = computed["losses"];
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    if (a[i] != b[i]) return fmt::format("loss of step {}: stored {}, computed {}", i + 1, a[i].dump(), b[i].dump());
+  return fmt::format("stored {}, computed {}", stored["hash"].dump(), computed["hash"].dump());
+}
+
+}  // namespace
+
+std::vector<TrainingRun> golden_runs() {
+  std::vector<TrainingRun> runs;
+  for (const std::string& recipe : train::recipe_names())
+    runs.push_back({recipe, runs.size() % 2 == 0 ? "gpt" : "llama", kSteps});
+  return runs;
+}
+
+train::Settings tiny_settings(const TrainingRun& run) {
+  const train::Preset& preset = train::find_preset("tiny");
+  train::Settings s;
+  s.recipe = run.recipe;
+  s.model.kind = run.model;
+  s.model.layers = preset.layers;
+  s.model.heads = preset.heads;
+  s.model.kv_heads = preset.kv_heads;
+  s.model.width = preset.width;
+  s.model.hidden = preset.hidden;
+  s.model.context = preset.context;
+  s.step.batch = preset.batch;
+  s.schedule.steps = run.steps;
+  s.corpus_bytes = kCorpusBytes;
+  s.seed = kSeed;
+  train::check(s);
+  return s;
+}
+
+TrainingTrace trace_training(Backend& backend, const TrainingRun& run) {
+  const train::Settings settings = tiny_settings(run);
+  train::Trainer trainer(backend, settings, train::load_recipe(run.recipe));
+  TrainingTrace trace;
+  for (int64_t i = 0; i < run.steps; ++i) trace.losses.push_back(trainer.advance().loss);
+  trace.hash = train::parameters_hash(trainer.state().parameters);
+  return trace;
+}
+
+GoldenReport check_golden_training(Backend& backend, const std::string& directory) {
+  const std::string path = file_of(directory);
+  const Json stored = read_runs(path);
+  const std::vector<TrainingRun> runs = golden_runs();
+  GoldenReport report;
+  if (stored.size() != runs.size())
+    report.differences.push_back(fmt::format("{}: {} runs stored, {} expected", path, stored.size(), runs.size()));
+  for (const TrainingRun& run : runs) {
+    ++report.rows;
+    const Json computed = to_json(run, trace_training(backend, run));
+    std::string what = "no such run stored";
+    for (const Json& row : stored)
+      if (row["recipe"] == run.recipe && row["model"] == run.model) what = difference(row, computed);
+    if (!what.empty()) report.differences.push_back(fmt::format("{}: {} {}: {}", path, run.recipe, run.model, what));
+  }
+  return report;
+}
+
+int64_t bless_golden_training(Backend& scalar, const std::string& directory) {
+  Json runs = Json::array();
+  for (const TrainingRun& run : golden_runs()) runs.push_back(to_json(run, trace_training(scalar, run)));
+  std::filesystem::create_directories(directory);
+  const std::string path = file_of(directory);
+  std::ofstream file(path);
+  file << Json{{"runs", runs}}.dump(1) << '\n';
+  if (!file.flush()) throw Error("golden file " + path + " cannot be written");
+  return static_cast<int64_t>(runs.size());
+}
+
+}  // namespace fp4sim::fuzz
