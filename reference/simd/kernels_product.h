@@ -28,8 +28,6 @@ struct Tile {
   const float* a_scale;  // [block][a_scale_stride], this tile's first row
   const float* b_scale;  // [block][b_scale_stride], this tile's first column, nr readable
   int64_t a_scale_stride, b_scale_stride;
-  float unit;            // value of 1 in the dot, a power of two (1 for float engines)
-  bool unit_folded;      // a_scale already contains unit
   const int32_t* start;  // int8: [block][nr] first values of the dots, −offset·Σb (A is stored plus offset, unsigned)
   int64_t narrow;        // int8 without VNNI: units whose sums of pairs fit int16
 };
@@ -54,7 +52,8 @@ struct Engine {
   void (*start_values)(const void* b, int64_t depth, int64_t block, int32_t offset, int32_t* start);
   /// out (+)= Σ a·b over all of depth.
   TileFn chain[2][kMaxTileRows];
-  /// out = fma(dot, fl(a_scale·b_scale), out) for every block, ascending; dot rounded once to binary32.
+  /// out = fma(dot, fl(a_scale·b_scale), out) for every block, ascending; dot rounded once to binary32. int8: dot in
+  /// units, the unit being part of a_scale.
   TileFn block_product[2][kMaxTileRows];
 };
 

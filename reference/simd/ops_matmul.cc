@@ -61,37 +61,49 @@ bool plan_int8(const ElementFormat& a, const ElementFormat& b, int64_t n, Level 
   return true;
 }
 
-DotPlan plan_dot(const ElementFormat& a, const ElementFormat& b, int64_t n, Level level) {
+DotPlan plan_dot(const ElementFormat& a, const ElementFormat& b, int64_t n, Level level, bool allow_int8) {
   const int bits = significand_span_bits(a) + significand_span_bits(b) + ceil_log2(n);
   if (bits > 53) return {&pick_f32_engine(level), false, false};
   DotPlan plan{};
-  if (plan_int8(a, b, n, level, &plan)) return plan;
+  if (allow_int8 && plan_int8(a, b, n, level, &plan)) return plan;
   const int unit = min_step_exponent(a) + min_step_exponent(b);
   const bool fits_f32 = bits <= 24 && unit >= -149 && unit <= 100;
   return {fits_f32 ? &pick_f32_exact_engine(level) : &pick_f64_engine(level), true, false};
 }
 
-/// Multiplies A's scales by the unit of the dots if that changes no product: fl((sa·unit)·sb) = fl(sa·sb)·unit exactly.
-bool fold_unit(ScaleMatrices& a, const ScaleMatrices& b, int64_t matrices, float unit) {
+/// True if fl((sa·unit)·sb) = fl(sa·sb)·unit exactly for all scales, so that A's may be multiplied by unit beforehand.
+bool unit_folds(const ScaleMatrices& a, const ScaleMatrices& b, float unit) {
   constexpr double kSmallestNormal = 0x1p-126, kLimit = 0x1p127;
-  if (unit > 1.0f) return false;
-  const double least_a = a.smallest, least_b = b.smallest;
-  const bool zero = a.largest == 0 || b.largest == 0;
-  if (!zero && (least_a * unit < kSmallestNormal || least_a * least_b * unit < kSmallestNormal ||
-                static_cast<double>(a.largest) * b.largest > kLimit))
-    return false;
-  for (int64_t i = 0; i < matrices * a.matrix_stride; ++i) a.data[i] *= unit;
+  const double least = static_cast<double>(a.smallest) * b.smallest, most = static_cast<double>(a.largest) * b.largest;
+  const bool normal = least * unit >= kSmallestNormal && static_cast<double>(a.smallest) * unit >= kSmallestNormal;
+  if (unit <= 1.0f && (most == 0 || normal) && most <= kLimit) return true;
+  if (a.distinct.empty() || b.distinct.empty()) return false;
+  for (const float x : a.distinct)
+    for (const float y : b.distinct) {
+      const float plain = x * y, folded = (x * unit) * y;
+      if (plain == plain ? static_cast<double>(folded) != static_cast<double>(plain) * unit : folded == folded)
+        return false;
+    }
   return true;
 }
 
 void plan_scaled(const NodeCall& call, const OperandShape& a, const OperandShape& b, const Context& context,
                  Arena& arena, Product* p) {
   const Tensor &ta = call.in[0], &tb = call.in[1];
+  const ElementFormat &fa = ta.type.spec.element, &fb = tb.type.spec.element;
   p->block = contraction_block(ta.type.spec);
+  p->a.scales = operand_scales(ta, a, arena), p->b.scales = operand_scales(tb, b, arena);
+  p->a.tensor_scale = tensor_scale(ta), p->b.tensor_scale = tensor_scale(tb);
+
   const int64_t n = p->rule == SumRule::blocks ? p->block : p->k;
-  const DotPlan plan = plan_dot(ta.type.spec.element, tb.type.spec.element, n, context.level);
-  p->engine = plan.engine;
-  p->unit = plan.unit, p->offset = plan.offset, p->narrow = plan.narrow;
+  DotPlan plan = plan_dot(fa, fb, n, context.level, true);
+  if (plan.integers && p->rule == SumRule::blocks) {
+    if (unit_folds(p->a.scales, p->b.scales, plan.unit))
+      for (int64_t i = 0; i < p->matrices * p->a.scales.matrix_stride; ++i) p->a.scales.data[i] *= plan.unit;
+    else
+      plan = plan_dot(fa, fb, n, context.level, false);
+  }
+  p->engine = plan.engine, p->unit = plan.unit, p->offset = plan.offset, p->narrow = plan.narrow;
   if (plan.integers) {
     p->a.values = element_steps(ta, a, plan.offset, context, arena);
     p->b.values = element_steps(tb, b, 0, context, arena);
@@ -99,11 +111,6 @@ void plan_scaled(const NodeCall& call, const OperandShape& a, const OperandShape
     p->a.values = element_values(ta, a, !plan.exact, context, arena);
     p->b.values = element_values(tb, b, !plan.exact, context, arena);
   }
-  p->a.scales = operand_scales(ta, a, arena);
-  p->b.scales = operand_scales(tb, b, arena);
-  p->a.tensor_scale = tensor_scale(ta), p->b.tensor_scale = tensor_scale(tb);
-  if (plan.integers && p->rule == SumRule::blocks)
-    p->unit_folded = fold_unit(p->a.scales, p->b.scales, p->matrices, plan.unit);
 }
 
 }  // namespace

@@ -147,7 +147,7 @@ class RegionWorker {
     }
     Tile tile{};
     tile.depth = depth, tile.first = first, tile.out_stride = out.stride;
-    tile.unit = p_.unit, tile.unit_folded = p_.unit_folded, tile.narrow = p_.narrow;
+    tile.narrow = p_.narrow;
     const bool blocks = p_.rule == SumRule::blocks;
     tile.block = block_units(p_);
     const int64_t starts = ceil_div(e_.depth, block_units(p_)) * e_.nr;

@@ -24,12 +24,11 @@ struct Product {
   const Engine* engine;
   int64_t matrices, m, n, k;
   ProductSide a, b;
-  int64_t block;     // k per block (`blocks`)
-  float unit;        // value of 1 in a dot
-  bool unit_folded;  // a.scales contain unit
-  int32_t offset;    // int8: what was added to the elements of A
-  int64_t narrow;    // int8: units per int16 sum
-  float* y;          // (matrices, m, n)
+  int64_t block;   // k per block (`blocks`)
+  float unit;      // `vectors` with int8: value of 1 in a dot (`blocks`: part of a.scales)
+  int32_t offset;  // int8: what was added to the elements of A
+  int64_t narrow;  // int8: units per int16 sum
+  float* y;        // (matrices, m, n)
 };
 
 /// Computes y. Bits do not depend on context.threads.

@@ -93,10 +93,13 @@ class ScaleReader {
     seen_[bytes_[i]] = true;
     return values_[bytes_[i]];
   }
-  void extremes(float* smallest, float* largest) {
-    for (int code = 0; code < 256; ++code)
-      if (seen_[code]) note(values_[code]);
-    *smallest = largest_ > 0 ? smallest_ : 0, *largest = largest_;
+  void summary(ScaleMatrices* s) {
+    for (int code = 0; code < 256; ++code) {
+      if (!seen_[code]) continue;
+      note(values_[code]);
+      s->distinct.push_back(values_[code]);
+    }
+    s->smallest = largest_ > 0 ? smallest_ : 0, s->largest = largest_;
   }
 
  private:
@@ -230,7 +233,7 @@ ScaleMatrices operand_scales(const Tensor& t, const OperandShape& shape, Arena& 
   const int64_t block = contraction_block(t.type.spec);
   const int64_t blocks = block == 0 ? 1 : (shape.k + block - 1) / block;
   const int64_t stride = round_up(shape.vectors, kScalePadding);
-  ScaleMatrices s{arena.take<float>(shape.matrices * blocks * stride), stride, blocks * stride, 0, 0};
+  ScaleMatrices s{arena.take<float>(shape.matrices * blocks * stride), stride, blocks * stride, 0, 0, {}};
   // Stored index = matrix·per_matrix + (vector / vector_run)·vector_step + block·block_step.
   const int64_t per_matrix = tensor ? 0 : grid.rows * grid.cols;
   const int64_t vector_run = tensor ? stride : t.type.spec.granularity == Granularity::tile2d ? block : 1;
@@ -247,7 +250,7 @@ ScaleMatrices operand_scales(const Tensor& t, const OperandShape& shape, Arena& 
       }
       std::fill(to + shape.vectors, to + stride, 0.0f);
     }
-  read.extremes(&s.smallest, &s.largest);
+  read.summary(&s);
   return s;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "reference/contract/backend.h"
 #include "reference/simd/arena.h"
@@ -38,11 +39,12 @@ PlainMatrices element_steps(const Tensor& t, const OperandShape& shape, int offs
                             Arena& arena);
 
 /// Scales as binary32, k outer: [matrix][block][stride], block = index along k (one for row and tensor scales).
-/// Vectors up to `stride` beyond the operand's own are zero. Extremes over the finite nonzero scales' magnitudes.
+/// Vectors up to `stride` beyond the operand's own are zero.
 struct ScaleMatrices {
   float* data;
   int64_t stride, matrix_stride;
-  float smallest, largest;  // 0 and 0 if there is none
+  float smallest, largest;      // magnitudes of the finite nonzero ones; 0 and 0 if there is none
+  std::vector<float> distinct;  // the values that occur, for scales of one byte; empty for binary32 scales
 };
 ScaleMatrices operand_scales(const Tensor& t, const OperandShape& shape, Arena& arena);
 

@@ -69,15 +69,27 @@ inline void store_row(F32 x, double* to) {
 #endif
 }
 
+/// n < kW elements.
+inline void store_part(const float* x, int64_t n, float* to) {
+#if defined(FP4SIM_ISA_avx512)
+  const auto mask = static_cast<__mmask16>((1u << n) - 1u);
+  _mm512_mask_storeu_ps(to, mask, _mm512_maskz_loadu_ps(mask, x));
+#else
+  for (int64_t j = 0; j < n; ++j) to[j] = x[j];
+#endif
+}
+inline void store_part(const float* x, int64_t n, double* to) {
+  for (int64_t j = 0; j < n; ++j) to[j] = static_cast<double>(x[j]);
+}
+
 template <class T>
 void columns(const float* x, int64_t stride, int64_t vectors, int64_t depth, T* y, int64_t width) {
-  if (vectors == width) {
-    for (int64_t k = 0; k < depth; ++k)
-      for (int64_t v = 0; v < width; ++v) y[k * width + v] = static_cast<T>(x[k * stride + v]);
-    return;
+  for (int64_t k = 0; k < depth; ++k, x += stride, y += width) {
+    int64_t v = 0;
+    for (; v + kW <= vectors; v += kW) store_row(F32::load_unaligned(x + v), y + v);
+    store_part(x + v, vectors - v, y + v);
+    for (v = vectors; v < width; ++v) y[v] = T(0);
   }
-  for (int64_t k = 0; k < depth; ++k)
-    for (int64_t v = 0; v < width; ++v) y[k * width + v] = v < vectors ? static_cast<T>(x[k * stride + v]) : T(0);
 }
 
 /// Whole kW × kW blocks in registers; the edges one element at a time.

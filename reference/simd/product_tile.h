@@ -57,6 +57,18 @@ inline F32 dot_vector(const F64 (&dot)[2], int) {
 #endif
 }
 
+/// Ends the accumulators' life in the loop before: g++ 12 otherwise stores those that it later needs in memory at every
+/// step of that loop.
+template <class V, int R>
+inline __attribute__((always_inline)) void keep_in_registers(V (&acc)[R][2]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) {
+    typename V::register_type x = acc[i][0], y = acc[i][1];
+    asm("" : "+v"(x), "+v"(y));
+    acc[i][0] = x, acc[i][1] = y;
+  }
+}
+
 /// The tile's output, or where the tile has fewer columns than a full one a local copy that is written back.
 template <class T, int R, int kWidth>
 class TileOutput {
@@ -137,26 +149,31 @@ struct FloatTiles {
   template <int R, int kForm>
   static void block_product(const Tile& t) {
     constexpr int kVectors = kDotVectors<V>;
-    TileOutput<float, R, kVectors * kF32Width> out(t);
+    const TileOutput<float, R, kVectors * kF32Width> out(t);
+    if (t.first) {
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i)
+#pragma GCC unroll 2
+        for (int c = 0; c < kVectors; ++c) F32(0.0f).store_unaligned(out.row(i) + c * kF32Width);
+    }
     const T* a = static_cast<const T*>(t.a);
     const T* b = static_cast<const T*>(t.b);
-    bool first = t.first;
-    for (int64_t k = 0, block = 0; k < t.depth; k += t.block, ++block, first = false) {
+    const float *sa = t.a_scale, *sb = t.b_scale;
+    for (int64_t k = 0; k < t.depth; k += t.block) {
       V dot[R][2];
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i) dot[i][0] = dot[i][1] = V(T(0));
       accumulate<R, kForm>(dot, a_at<kForm>(a, 0, k), b + k * kNr, t.depth - k < t.block ? t.depth - k : t.block);
-      const float* sa = t.a_scale + block * t.a_scale_stride;
-      const float* sb = t.b_scale + block * t.b_scale_stride;
+      keep_in_registers(dot);
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i)
 #pragma GCC unroll 2
         for (int c = 0; c < kVectors; ++c) {
-          float* y = out.row(i) + c * kF32Width;
+          float* const y = out.row(i) + c * kF32Width;
           const F32 scale = F32(sa[i]) * F32::load_unaligned(sb + c * kF32Width);
-          const F32 acc = first ? F32(0.0f) : F32::load_unaligned(y);
-          fma(dot_vector(dot[i], c), scale, acc).store_unaligned(y);
+          fma(dot_vector(dot[i], c), scale, F32::load_unaligned(y)).store_unaligned(y);
         }
+      sa += t.a_scale_stride, sb += t.b_scale_stride;
     }
     out.finish();
   }

@@ -64,6 +64,14 @@ inline constexpr int kIntNr = 2 * kIntWidth;
 inline constexpr int64_t kIntDepth = 256;  // units: 1024 consecutive k, one panel of §7
 inline constexpr int64_t kIntRowStride = kIntDepth + 16;
 
+/// Ends the accumulators' life in the loop before: g++ 12 otherwise stores those that it later needs in memory at every
+/// step of that loop.
+template <int R>
+inline __attribute__((always_inline)) void keep_in_registers(Int (&acc)[R][2]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) asm("" : "+v"(acc[i][0]), "+v"(acc[i][1]));
+}
+
 /// The tile's output, or where the tile has fewer columns than a full one a local copy that is written back.
 template <class T, int R>
 class IntTileOutput {
@@ -79,6 +87,7 @@ class IntTileOutput {
       for (int j = 0; j < cols_; ++j) local_[i * kIntNr + j] = home_[i * home_stride_ + j];
   }
   T* row(int i) const { return base_ + i * stride_; }
+  int64_t stride() const { return stride_; }
   void finish() const {
     if (base_ == home_) return;
     for (int i = 0; i < R; ++i)
@@ -139,6 +148,7 @@ struct IntTiles {
         }
         a += kForm == kRowsForm ? 1 : kRows;
       }
+      keep_in_registers(sums);
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i) {
         acc[i][0] = add32(acc[i][0], pairs32(sums[i][0]));
@@ -168,44 +178,39 @@ struct IntTiles {
     out.finish();
   }
 
-  /// y = fma(dot, fl(sa·sb), y); the integer dot is below 2^24 and its unit a power of two: rounded exactly once.
-  template <int R, bool kFolded>
-  static inline __attribute__((always_inline)) void add_block(const Int (&acc)[R][2],
-                                                              const IntTileOutput<float, R>& out, const float* sa,
-                                                              const float* sb, float unit, bool first) {
-    const Float units = broadcast_float(unit);
-    const Float sb0 = load_float(sb), sb1 = load_float(sb + kIntWidth);
-#pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) {
-      const Float s = broadcast_float(sa[i]);
-#pragma GCC unroll 2
-      for (int c = 0; c < 2; ++c) {
-        float* y = out.row(i) + c * kIntWidth;
-        const Float dot = kFolded ? to_float(acc[i][c]) : multiply(to_float(acc[i][c]), units);
-        const Float before = first ? broadcast_float(0.0f) : load_float(y);
-        store_float(y, fused(dot, multiply(s, c == 0 ? sb0 : sb1), before));
-      }
-    }
-  }
-
+  /// The integer dot is below 2^24, so its binary32 is exact; its unit is part of a_scale.
   template <int R, int kForm>
   static void block_product(const Tile& t) {
     const IntTileOutput<float, R> out(t);
+    float* const y = out.row(0);
+    const int64_t stride = out.stride();
+    if (t.first) {
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i) {
+        store_float(y + i * stride, broadcast_float(0.0f));
+        store_float(y + i * stride + kIntWidth, broadcast_float(0.0f));
+      }
+    }
     const int32_t* a = static_cast<const int32_t*>(t.a);
     const int32_t* b = static_cast<const int32_t*>(t.b);
     const int32_t* start = t.start;
     const float *sa = t.a_scale, *sb = t.b_scale;
-    bool first = t.first;
-    for (int64_t k = 0; k < t.depth; k += t.block, first = false) {
+    for (int64_t k = 0; k < t.depth; k += t.block) {
       Int acc[R][2];
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i) acc[i][0] = load_int(start), acc[i][1] = load_int(start + kIntWidth);
       accumulate<R, kForm>(acc, a_at<kForm>(a, 0, k), b + k * kIntNr, t.depth - k < t.block ? t.depth - k : t.block,
                            t.narrow);
-      if (t.unit_folded)
-        add_block<R, true>(acc, out, sa, sb, t.unit, first);
-      else
-        add_block<R, false>(acc, out, sa, sb, t.unit, first);
+      keep_in_registers(acc);
+      const Float sb0 = load_float(sb), sb1 = load_float(sb + kIntWidth);
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i) {
+        const Float s = broadcast_float(sa[i]);
+        float* const y0 = y + i * stride;
+        float* const y1 = y0 + kIntWidth;
+        store_float(y0, fused(to_float(acc[i][0]), multiply(s, sb0), load_float(y0)));
+        store_float(y1, fused(to_float(acc[i][1]), multiply(s, sb1), load_float(y1)));
+      }
       start += kIntNr, sa += t.a_scale_stride, sb += t.b_scale_stride;
     }
     out.finish();
