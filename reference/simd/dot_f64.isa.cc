@@ -16,7 +16,7 @@ constexpr int kRows = 4;
 #endif
 
 constexpr Engine engine() {
-  using Tiles = FloatTiles<F64Exact, kRows, kDepth, kRowStride>;
+  using Tiles = FloatTiles<F64Exact, kRowStride>;
   Engine e{};
   e.mr = kRows, e.nr = Tiles::kNr, e.unit_bytes = 8, e.unit_elements = 1, e.depth = kDepth, e.row_stride = kRowStride;
   e.pack_columns = &pack_columns_f64, e.pack_transposed = &pack_transposed_f64,

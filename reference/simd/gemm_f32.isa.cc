@@ -18,9 +18,10 @@ constexpr int kRows = 4;
 
 template <class Arithmetic>
 constexpr Engine engine() {
-  using Tiles = FloatTiles<Arithmetic, kRows, kDepth, kRowStride>;
+  using Tiles = FloatTiles<Arithmetic, kRowStride>;
   Engine e{};
   e.mr = kRows, e.nr = Tiles::kNr, e.unit_bytes = 4, e.unit_elements = 1, e.depth = kDepth, e.row_stride = kRowStride;
+  e.plain_units = true;
   e.pack_columns = &pack_columns_f32, e.pack_transposed = &pack_transposed_f32,
   e.pack_rows = &pack_rows_f32<kRowStride>;
   fill_kernels<Tiles>(e, std::make_integer_sequence<int, kRows>{});

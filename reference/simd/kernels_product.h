@@ -14,11 +14,13 @@
 namespace fp4sim::simd {
 
 inline constexpr int kMaxTileRows = 14;
+inline constexpr int64_t kAliasing = 1024;  // elements: rows so far apart share an L1 set
 
 /// One call: `cols` ≤ nr columns of a tile over `depth` consecutive units of k. The number of rows is the function's.
 struct Tile {
   const void* a;
   const void* b;
+  int64_t a_stride;  // columns form: units between steps of k
   int64_t depth;
   void* out;           // chain: float, double or int32 accumulators; block: float
   int64_t out_stride;  // elements
@@ -42,6 +44,7 @@ struct Engine {
   int unit_elements;   // consecutive k in a unit
   int64_t depth;       // units of k packed at a time
   int64_t row_stride;  // units
+  bool plain_units;    // units are the source's elements: a tile of A with k outer may be read where it lies
   /// k outer in memory, (depth·unit_elements, vectors) → columns form of `width` vectors, the missing ones zero.
   void (*pack_columns)(const void* from, int64_t stride, int64_t vectors, int64_t depth, void* to, int64_t width);
   /// k inner in memory, (vectors, depth·unit_elements) → columns form.

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kRowTiles = 8;      // A tiles packed at a time
 constexpr int64_t kColumnTiles = 16;  // B tiles packed at a time
 constexpr int64_t kChunkRows = 36 * kMaxTileRows;
+constexpr int64_t kInPlaceBytes = 24 << 10;
 constexpr int64_t kWorkPerThread = 1 << 19;  // multiply-adds that pay for waking a worker
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -133,8 +134,12 @@ class RegionWorker {
     }
   }
 
-  void tiles(const Chunk& c, int64_t begin, int64_t end, int64_t k, int64_t depth, bool first,
-             const Output& out) const {
+  /// A small matrix with k outer stays in L1 as it is.
+  bool reads_a_in_place(int64_t depth) const {
+    return e_.plain_units && !p_.a.k_inner && depth * p_.a.values.stride * 4 <= kInPlaceBytes;
+  }
+
+  void pack_a(const Chunk& c, int64_t begin, int64_t end, int64_t k, int64_t depth) const {
     const PlainMatrices& x = p_.a.values;
     for (int64_t t = begin; t < end; ++t) {
       const int64_t row = tiles_.begin(t), rows = tiles_.begin(t + 1) - row;
@@ -145,7 +150,14 @@ class RegionWorker {
       else
         e_.pack_columns(from, x.stride, rows, depth, to, e_.mr);
     }
+  }
+
+  void tiles(const Chunk& c, int64_t begin, int64_t end, int64_t k, int64_t depth, bool first,
+             const Output& out) const {
+    const bool in_place = reads_a_in_place(depth);
+    if (!in_place) pack_a(c, begin, end, k, depth);
     Tile tile{};
+    tile.a_stride = in_place ? p_.a.values.stride : e_.mr;
     tile.depth = depth, tile.first = first, tile.out_stride = out.stride;
     tile.narrow = p_.narrow;
     const bool blocks = p_.rule == SumRule::blocks;
@@ -167,7 +179,7 @@ class RegionWorker {
       if (blocks) tile.b_scale = sb + c.col + j;
       for (int64_t t = begin; t < end; ++t) {
         const int64_t row = tiles_.begin(t);
-        tile.a = a_ + (t - begin) * a_tile_bytes_;
+        tile.a = in_place ? source(p_.a.values, false, c.matrix, row, k) : a_ + (t - begin) * a_tile_bytes_;
         if (blocks) tile.a_scale = sa + row;
         tile.out = out.data + ((row - row0) * out.stride + j) * out.element_bytes;
         kernels[tiles_.begin(t + 1) - row - 1](tile);

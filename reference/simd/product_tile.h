@@ -69,7 +69,8 @@ inline __attribute__((always_inline)) void keep_in_registers(V (&acc)[R][2]) {
   }
 }
 
-/// The tile's output, or where the tile has fewer columns than a full one a local copy that is written back.
+/// The tile's output, or a local copy that is written back: where the tile has fewer columns than a full one, or where
+/// rows lie a multiple of 4 KiB apart and would push each other out of L1.
 template <class T, int R, int kWidth>
 class TileOutput {
  public:
@@ -77,8 +78,8 @@ class TileOutput {
       : home_(static_cast<T*>(t.out)),
         home_stride_(t.out_stride),
         cols_(t.cols),
-        base_(t.cols == kWidth ? home_ : local_),
-        stride_(t.cols == kWidth ? home_stride_ : kWidth) {
+        base_(t.cols == kWidth && t.out_stride % kAliasing != 0 ? home_ : local_),
+        stride_(base_ == home_ ? home_stride_ : kWidth) {
     if (base_ == home_ || t.first) return;
     for (int i = 0; i < R; ++i)
       for (int j = 0; j < cols_; ++j) local_[i * kWidth + j] = home_[i * home_stride_ + j];
@@ -99,8 +100,8 @@ class TileOutput {
   alignas(64) T local_[R * kWidth];
 };
 
-/// Kernels of one float arithmetic. mr × nr: kRows × two vectors; kDepth, kRowStride in elements.
-template <class Arithmetic, int kRows, int64_t kDepth, int64_t kRowStride>
+/// Kernels of one float arithmetic: tiles two vectors wide; kRowStride in elements.
+template <class Arithmetic, int64_t kRowStride>
 struct FloatTiles {
   using T = typename Arithmetic::T;
   using V = typename Arithmetic::V;
@@ -108,23 +109,24 @@ struct FloatTiles {
   static constexpr int kNr = 2 * kW;
 
   template <int kForm>
-  static const T* a_at(const T* a, int i, int64_t k) {
-    return kForm == kRowsForm ? a + i * kRowStride + k : a + k * kRows + i;
+  static const T* a_at(const T* a, int i, int64_t k, int64_t stride) {
+    return kForm == kRowsForm ? a + i * kRowStride + k : a + k * stride + i;
   }
 
   /// acc[i] += a(i, k)·b(k, ·) for k in [0, depth).
   template <int R, int kForm>
-  static inline __attribute__((always_inline)) void accumulate(V (&acc)[R][2], const T* a, const T* b, int64_t depth) {
+  static inline __attribute__((always_inline)) void accumulate(V (&acc)[R][2], const T* a, const T* b, int64_t depth,
+                                                               int64_t a_stride) {
     for (int64_t k = 0; k < depth; ++k) {
       const V b0 = V::load_unaligned(b), b1 = V::load_unaligned(b + kW);
       b += kNr;
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i) {
-        const V av(*a_at<kForm>(a, i, 0));
+        const V av(*a_at<kForm>(a, i, 0, a_stride));
         acc[i][0] = Arithmetic::mul_add(av, b0, acc[i][0]);
         acc[i][1] = Arithmetic::mul_add(av, b1, acc[i][1]);
       }
-      a += kForm == kRowsForm ? 1 : kRows;
+      a += kForm == kRowsForm ? 1 : a_stride;
     }
   }
 
@@ -137,7 +139,7 @@ struct FloatTiles {
       acc[i][0] = t.first ? V(T(0)) : V::load_unaligned(out.row(i));
       acc[i][1] = t.first ? V(T(0)) : V::load_unaligned(out.row(i) + kW);
     }
-    accumulate<R, kForm>(acc, static_cast<const T*>(t.a), static_cast<const T*>(t.b), t.depth);
+    accumulate<R, kForm>(acc, static_cast<const T*>(t.a), static_cast<const T*>(t.b), t.depth, t.a_stride);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
       acc[i][0].store_unaligned(out.row(i));
@@ -163,7 +165,8 @@ struct FloatTiles {
       V dot[R][2];
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i) dot[i][0] = dot[i][1] = V(T(0));
-      accumulate<R, kForm>(dot, a_at<kForm>(a, 0, k), b + k * kNr, t.depth - k < t.block ? t.depth - k : t.block);
+      accumulate<R, kForm>(dot, a_at<kForm>(a, 0, k, t.a_stride), b + k * kNr,
+                           t.depth - k < t.block ? t.depth - k : t.block, t.a_stride);
       keep_in_registers(dot);
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i)

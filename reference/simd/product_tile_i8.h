@@ -72,7 +72,8 @@ inline __attribute__((always_inline)) void keep_in_registers(Int (&acc)[R][2]) {
   for (int i = 0; i < R; ++i) asm("" : "+v"(acc[i][0]), "+v"(acc[i][1]));
 }
 
-/// The tile's output, or where the tile has fewer columns than a full one a local copy that is written back.
+/// The tile's output, or a local copy that is written back: where the tile has fewer columns than a full one, or where
+/// rows lie a multiple of 4 KiB apart and would push each other out of L1.
 template <class T, int R>
 class IntTileOutput {
  public:
@@ -80,8 +81,8 @@ class IntTileOutput {
       : home_(static_cast<T*>(t.out)),
         home_stride_(t.out_stride),
         cols_(t.cols),
-        base_(t.cols == kIntNr ? home_ : local_),
-        stride_(t.cols == kIntNr ? home_stride_ : kIntNr) {
+        base_(t.cols == kIntNr && t.out_stride % kAliasing != 0 ? home_ : local_),
+        stride_(base_ == home_ ? home_stride_ : kIntNr) {
     if (base_ == home_ || t.first) return;
     for (int i = 0; i < R; ++i)
       for (int j = 0; j < cols_; ++j) local_[i * kIntNr + j] = home_[i * home_stride_ + j];
@@ -103,35 +104,34 @@ class IntTileOutput {
   alignas(64) T local_[R * kIntNr];
 };
 
-template <int kRows>
 struct IntTiles {
   template <int kForm>
-  static const int32_t* a_at(const int32_t* a, int i, int64_t k) {
-    return kForm == kRowsForm ? a + i * kIntRowStride + k : a + k * kRows + i;
+  static const int32_t* a_at(const int32_t* a, int i, int64_t k, int64_t stride) {
+    return kForm == kRowsForm ? a + i * kIntRowStride + k : a + k * stride + i;
   }
 
 #if defined(FP4SIM_ISA_avx512vnni)
   /// acc[i] += a(i, k)·b(k, ·) for k in [0, depth) units.
   template <int R, int kForm>
   static inline __attribute__((always_inline)) void accumulate(Int (&acc)[R][2], const int32_t* a, const int32_t* b,
-                                                               int64_t depth, int64_t) {
+                                                               int64_t depth, int64_t a_stride, int64_t) {
     for (int64_t k = 0; k < depth; ++k) {
       const Int b0 = load_int(b), b1 = load_int(b + kIntWidth);
       b += kIntNr;
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i) {
-        const Int av = broadcast_int(*a_at<kForm>(a, i, 0));
+        const Int av = broadcast_int(*a_at<kForm>(a, i, 0, a_stride));
         acc[i][0] = _mm512_dpbusd_epi32(acc[i][0], av, b0);
         acc[i][1] = _mm512_dpbusd_epi32(acc[i][1], av, b1);
       }
-      a += kForm == kRowsForm ? 1 : kRows;
+      a += kForm == kRowsForm ? 1 : a_stride;
     }
   }
 #else
   /// The same through sums of pairs, which stay in int16 for `narrow` units.
   template <int R, int kForm>
   static inline __attribute__((always_inline)) void accumulate(Int (&acc)[R][2], const int32_t* a, const int32_t* b,
-                                                               int64_t depth, int64_t narrow) {
+                                                               int64_t depth, int64_t a_stride, int64_t narrow) {
     for (int64_t k = 0; k < depth; k += narrow) {
       const int64_t end = depth - k < narrow ? depth - k : narrow;
       Int sums[R][2];
@@ -142,11 +142,11 @@ struct IntTiles {
         b += kIntNr;
 #pragma GCC unroll 16
         for (int i = 0; i < R; ++i) {
-          const Int av = broadcast_int(*a_at<kForm>(a, i, 0));
+          const Int av = broadcast_int(*a_at<kForm>(a, i, 0, a_stride));
           sums[i][0] = add16(sums[i][0], pairs16(av, b0));
           sums[i][1] = add16(sums[i][1], pairs16(av, b1));
         }
-        a += kForm == kRowsForm ? 1 : kRows;
+        a += kForm == kRowsForm ? 1 : a_stride;
       }
       keep_in_registers(sums);
 #pragma GCC unroll 16
@@ -169,7 +169,8 @@ struct IntTiles {
         acc[i][c] = load_int(t.start + c * kIntWidth);
         if (!t.first) acc[i][c] = add32(acc[i][c], load_int(out.row(i) + c * kIntWidth));
       }
-    accumulate<R, kForm>(acc, static_cast<const int32_t*>(t.a), static_cast<const int32_t*>(t.b), t.depth, t.narrow);
+    accumulate<R, kForm>(acc, static_cast<const int32_t*>(t.a), static_cast<const int32_t*>(t.b), t.depth, t.a_stride,
+                         t.narrow);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
       store_int(out.row(i), acc[i][0]);
@@ -199,8 +200,8 @@ struct IntTiles {
       Int acc[R][2];
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i) acc[i][0] = load_int(start), acc[i][1] = load_int(start + kIntWidth);
-      accumulate<R, kForm>(acc, a_at<kForm>(a, 0, k), b + k * kIntNr, t.depth - k < t.block ? t.depth - k : t.block,
-                           t.narrow);
+      accumulate<R, kForm>(acc, a_at<kForm>(a, 0, k, t.a_stride), b + k * kIntNr,
+                           t.depth - k < t.block ? t.depth - k : t.block, t.a_stride, t.narrow);
       keep_in_registers(acc);
       const Float sb0 = load_float(sb), sb1 = load_float(sb + kIntWidth);
 #pragma GCC unroll 16
@@ -260,13 +261,12 @@ inline void start_values(const void* from, int64_t depth, int64_t block, int32_t
   }
 }
 
-template <int kRows, int... I>
+template <int... I>
 constexpr void fill_int_kernels(Engine& e, std::integer_sequence<int, I...>) {
-  using Tiles = IntTiles<kRows>;
-  ((e.chain[kColumnsForm][I] = &Tiles::template chain<I + 1, kColumnsForm>,
-    e.chain[kRowsForm][I] = &Tiles::template chain<I + 1, kRowsForm>,
-    e.block_product[kColumnsForm][I] = &Tiles::template block_product<I + 1, kColumnsForm>,
-    e.block_product[kRowsForm][I] = &Tiles::template block_product<I + 1, kRowsForm>),
+  ((e.chain[kColumnsForm][I] = &IntTiles::chain<I + 1, kColumnsForm>,
+    e.chain[kRowsForm][I] = &IntTiles::chain<I + 1, kRowsForm>,
+    e.block_product[kColumnsForm][I] = &IntTiles::block_product<I + 1, kColumnsForm>,
+    e.block_product[kRowsForm][I] = &IntTiles::block_product<I + 1, kRowsForm>),
    ...);
 }
 
@@ -276,7 +276,7 @@ constexpr Engine int_engine(decltype(Engine::pack_transposed) transposed) {
   e.mr = kRows, e.nr = kIntNr, e.unit_bytes = 4, e.unit_elements = 4, e.depth = kIntDepth, e.row_stride = kIntRowStride;
   e.pack_columns = &pack_columns_i8, e.pack_transposed = transposed, e.pack_rows = &pack_rows_i8;
   e.start_values = &start_values;
-  fill_int_kernels<kRows>(e, std::make_integer_sequence<int, kRows>{});
+  fill_int_kernels(e, std::make_integer_sequence<int, kRows>{});
   return e;
 }
 
