@@ -100,30 +100,44 @@ inline F64 exp64(F64 x) {
   return one[0];
 }
 
-/// Natural logarithm: NaN below zero, −Inf at ±0.
-inline F64 log64(F64 x) {
+/// Replaces x by its natural logarithm: NaN below zero, −Inf at ±0.
+template <int K>
+inline void log64(F64 (&x)[K]) {
   const F64 infinity(std::numeric_limits<double>::infinity());
   const U64 one(uint64_t{1});
-  const auto subnormal = x < F64(0x1p-1022);
-  const U64 bits = as_u64(xsimd::select(subnormal, x * F64(0x1p54), x));
-  // Biased exponent, made smaller by 54 where the argument was scaled; 2048 keeps it positive for the exact conversion.
-  const U64 scaled = as_u64(xsimd::select(subnormal, as_f64(U64(uint64_t{54})), F64(0.0)));
-  F64 m = as_f64((bits & U64(0xFFFFFFFFFFFFFull)) | U64(0x3FF0000000000000ull));
-  const auto upper = m >= F64(2 * kSqrtHalf);
-  m = xsimd::select(upper, m * F64(0.5), m);
-  const U64 carry = as_u64(xsimd::select(upper, as_f64(one), F64(0.0)));
-  const U64 exponent = (bits >> 52) + carry - scaled + U64(uint64_t{1025});  // e + 2048
   const F64 magic(kRoundMagic);
-  const F64 k = (as_f64(as_u64(magic) + exponent) - magic) - F64(2048.0);
-  const F64 f = m - F64(1.0);
-  const F64 s = f / (F64(2.0) + f);
-  const F64 z = s * s;
-  F64 p(kLog[0]);
-  for (int i = 1; i < kLogTerms; ++i) p = p * z + F64(kLog[i]);
-  F64 result = k * F64(kLn2Hi) - ((s * (f - z * p) - k * F64(kLn2Lo)) - f);
-  result = xsimd::select(x == F64(0.0), F64(-std::numeric_limits<double>::infinity()), result);
-  result = xsimd::select(x < infinity, result, x);  // +Inf and NaN are their own logarithm
-  return xsimd::select(x < F64(0.0), F64(std::numeric_limits<double>::quiet_NaN()), result);
+  F64 e[K], f[K], s[K], z[K], p[K];
+  for (int k = 0; k < K; ++k) {
+    const auto subnormal = x[k] < F64(0x1p-1022);
+    const U64 bits = as_u64(xsimd::select(subnormal, x[k] * F64(0x1p54), x[k]));
+    // Biased exponent, made smaller by 54 where the argument was scaled; 2048 keeps it positive for the exact
+    // conversion.
+    const U64 scaled = as_u64(xsimd::select(subnormal, as_f64(U64(uint64_t{54})), F64(0.0)));
+    F64 m = as_f64((bits & U64(0xFFFFFFFFFFFFFull)) | U64(0x3FF0000000000000ull));
+    const auto upper = m >= F64(2 * kSqrtHalf);
+    m = xsimd::select(upper, m * F64(0.5), m);
+    const U64 carry = as_u64(xsimd::select(upper, as_f64(one), F64(0.0)));
+    const U64 exponent = (bits >> 52) + carry - scaled + U64(uint64_t{1025});  // e + 2048
+    e[k] = (as_f64(as_u64(magic) + exponent) - magic) - F64(2048.0);
+    f[k] = m - F64(1.0);
+    s[k] = f[k] / (F64(2.0) + f[k]);
+    z[k] = s[k] * s[k];
+    p[k] = F64(kLog[0]);
+  }
+#pragma GCC unroll 1  // as in exp_core
+  for (int i = 1; i < kLogTerms; ++i)
+    for (int k = 0; k < K; ++k) p[k] = p[k] * z[k] + F64(kLog[i]);
+  for (int k = 0; k < K; ++k) {
+    F64 result = e[k] * F64(kLn2Hi) - ((s[k] * (f[k] - z[k] * p[k]) - e[k] * F64(kLn2Lo)) - f[k]);
+    result = xsimd::select(x[k] == F64(0.0), F64(-std::numeric_limits<double>::infinity()), result);
+    result = xsimd::select(x[k] < infinity, result, x[k]);  // +Inf and NaN are their own logarithm
+    x[k] = xsimd::select(x[k] < F64(0.0), F64(std::numeric_limits<double>::quiet_NaN()), result);
+  }
+}
+inline F64 log64(F64 x) {
+  F64 one[1] = {x};
+  log64(one);
+  return one[0];
 }
 
 /// Replaces x by exp64 of it, rounded once to binary32. Beyond ±200 the result is +0 or +Inf in binary32, and up to

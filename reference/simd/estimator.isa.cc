@@ -39,68 +39,108 @@ struct DgeGrid {
     return smoothed ? xsimd::sqrt(u * u + eps_squared) : u;
   }
 
-  F64 operator()(F64 y) const {
-    const F64 slope = exp64(exponent * log64(position(y))) / k;
-    const F64 clipped = xsimd::select(slope > clip, clip, slope);
-    return xsimd::select(magnitude64(y) <= max_normal, clipped, F64(0.0));
+  template <int K>
+  void operator()(F64 (&y)[K]) const {
+    F64 m[K];
+    for (int i = 0; i < K; ++i) m[i] = position(y[i]);
+    log64(m);
+    for (int i = 0; i < K; ++i) m[i] = exponent * m[i];
+    exp64(m);
+    for (int i = 0; i < K; ++i) {
+      const F64 slope = m[i] / k;
+      const F64 clipped = xsimd::select(slope > clip, clip, slope);
+      y[i] = xsimd::select(magnitude64(y[i]) <= max_normal, clipped, F64(0.0));
+    }
   }
 };
 
 struct SoftSum {
   const EstimatorPlan& p;
-  F64 operator()(F64 y) const {
-    F64 sum(0.0);
-    const F64 beta(p.beta), one(1.0);
+  template <int K>
+  void operator()(F64 (&y)[K]) const {
+    const F64 beta(p.beta), one(1.0), most(40.0);
+    F64 sum[K];
+    for (F64& s : sum) s = F64(0.0);
     for (int64_t i = 0; i < p.terms; ++i) {
-      const F64 z = magnitude64(beta * (y - F64(p.midpoints[i])));
-      const auto near = z <= F64(40.0);
-      if (xsimd::none(near)) continue;
-      const F64 e = exp64(-z);
-      const F64 term = F64(p.weights[i]) * (e / ((one + e) * (one + e)));
-      sum = sum + xsimd::select(near, term, F64(0.0));
+      F64 z[K], e[K];
+      bool any_near = false;
+      for (int k = 0; k < K; ++k) {
+        z[k] = magnitude64(beta * (y[k] - F64(p.midpoints[i])));
+        e[k] = -z[k];
+        any_near = any_near || xsimd::any(z[k] <= most);
+      }
+      if (!any_near) continue;  // terms of zero
+      exp64(e);
+      for (int k = 0; k < K; ++k) {
+        const F64 term = F64(p.weights[i]) * (e[k] / ((one + e[k]) * (one + e[k])));
+        sum[k] = sum[k] + xsimd::select(z[k] <= most, term, F64(0.0));
+      }
     }
-    return sum;
+    for (int k = 0; k < K; ++k) y[k] = sum[k];
   }
 };
 
-struct InsideOrAt {
-  F64 max_normal;
-  F64 operator()(F64 y) const { return xsimd::select(magnitude64(y) <= max_normal, F64(1.0), F64(0.0)); }
+/// Exact multipliers: 1 where the condition on |y| holds, else 0.
+template <class Condition>
+struct Indicator {
+  Condition condition;
+  template <int K>
+  void operator()(F64 (&y)[K]) const {
+    for (F64& v : y) v = xsimd::select(condition(magnitude64(v)), F64(1.0), F64(0.0));
+  }
 };
-struct Inside {
-  F64 max_normal;
-  F64 operator()(F64 y) const { return xsimd::select(magnitude64(y) < max_normal, F64(1.0), F64(0.0)); }
-};
+template <class Condition>
+Indicator(Condition) -> Indicator<Condition>;
+
 struct One {
-  F64 operator()(F64) const { return F64(1.0); }
+  template <int K>
+  void operator()(F64 (&y)[K]) const {
+    for (F64& v : y) v = F64(1.0);
+  }
 };
 
-/// dx = fl(dy·fl(m(y))) for one segment.
+constexpr int kVectors = 2;  // of y together: four chains in binary64
+constexpr int64_t kTogether = kVectors * kF32Width;
+
+/// m(y) rounded to binary32, n a multiple of kTogether.
 template <class Multiplier>
-void multiply(const float* dy, const float* y, int64_t n, bool scaled, const Multiplier& m, float* dx) {
-  for_vectors(n, [&](int64_t i, auto part) {
-    const F32 v = part.load(y + i);
-    const F64x2 wide = widen(v);
-    F32 slope = narrow({m(wide.low), m(wide.high)});
-    if (scaled) slope = xsimd::select(v == v, slope, F32(0.0f));  // a nonfinite block
-    part.store(dx + i, part.load(dy + i) * slope);
-  });
+void slopes_by(const Multiplier& multiplier, const float* y, int64_t n, float* slopes) {
+  for (int64_t i = 0; i < n; i += kTogether) {
+    F32 v[kVectors];
+    F64 wide[2 * kVectors];
+    for (int k = 0; k < kVectors; ++k) v[k] = F32::load_aligned(y + i + k * kF32Width);
+    widen(v, wide);
+    multiplier(wide);
+    narrow(wide, v);
+    for (int k = 0; k < kVectors; ++k) v[k].store_aligned(slopes + i + k * kF32Width);
+  }
 }
 
-void multiply_by_kind(const EstimatorPlan& p, bool scaled, const float* dy, const float* y, int64_t n, float* dx) {
+void slopes_of(const EstimatorPlan& p, const float* y, int64_t n, float* slopes) {
+  const F64 limit(p.max_normal);
   switch (p.kind) {
-    case EstimatorKind::ste: return multiply(dy, y, n, scaled, One{}, dx);
-    case EstimatorKind::ste_clip: return multiply(dy, y, n, scaled, InsideOrAt{F64(p.max_normal)}, dx);
-    case EstimatorKind::quest: return multiply(dy, y, n, scaled, Inside{F64(p.max_normal)}, dx);
-    case EstimatorKind::dge: return multiply(dy, y, n, scaled, DgeGrid(p), dx);
-    case EstimatorKind::soft: return multiply(dy, y, n, scaled, SoftSum{p}, dx);
+    case EstimatorKind::ste: return slopes_by(One{}, y, n, slopes);
+    case EstimatorKind::ste_clip: return slopes_by(Indicator{[=](F64 t) { return t <= limit; }}, y, n, slopes);
+    case EstimatorKind::quest: return slopes_by(Indicator{[=](F64 t) { return t < limit; }}, y, n, slopes);
+    case EstimatorKind::dge: return slopes_by(DgeGrid(p), y, n, slopes);
+    case EstimatorKind::soft: return slopes_by(SoftSum{p}, y, n, slopes);
     default: __builtin_unreachable();
   }
 }
 
+/// dx = fl(dy·m); a NaN y of a scaled spec is that of a nonfinite block: m = 0.
+void multiply(const float* dy, const float* y, const float* slopes, int64_t n, bool scaled, float* dx) {
+  for_vectors(n, [&](int64_t i, auto part) {
+    F32 slope = part.load(slopes + i);
+    const F32 v = part.load(y + i);
+    if (scaled) slope = xsimd::select(v == v, slope, F32(0.0f));
+    part.store(dx + i, part.load(dy + i) * slope);
+  });
+}
+
 void gradient(const EstimatorPlan& plan, Scaling scaling, float max_normal, const float* dy, const float* x, int64_t n,
               BlockFactors f, float* dx) {
-  alignas(64) float y[kSegment];
+  alignas(64) float y[kSegment], slopes[kSegment];
   const bool scaled = scaling != Scaling::none;
   const F32 largest(0x1.fffffep+127f);
   for (int64_t at = 0; at < n; at += kSegment) {
@@ -109,7 +149,10 @@ void gradient(const EstimatorPlan& plan, Scaling scaling, float max_normal, cons
     // A finite x never has an infinite y (§4.2).
     if (scaled)
       for_vectors(count, [&](int64_t i, auto part) { part.store(y + i, clamp_to(part.load(y + i), largest)); });
-    multiply_by_kind(plan, scaled, dy + at, y, count, dx + at);
+    int64_t padded = count;
+    for (; padded % kTogether != 0; ++padded) y[padded] = 0.0f;
+    slopes_of(plan, y, padded, slopes);
+    multiply(dy + at, y, slopes, count, scaled, dx + at);
   }
 }
 

@@ -26,78 +26,148 @@ bool order_keys(const float* x, int64_t n, int32_t* keys) {
   return finite && !xsimd::any(largest >= I32(static_cast<int32_t>(kF32Inf)));
 }
 
-/// Sum of lanes that hold small counts.
-inline int64_t sum_lanes(I32 v) {
-  alignas(64) int32_t lanes[kF32Width];
-  v.store_aligned(lanes);
-  int64_t sum = 0;
-  for (const int32_t lane : lanes) sum += lane;
-  return sum;
+/// Sum of lanes that hold counts.
+#if defined(FP4SIM_ISA_avx512)
+inline int64_t sum_lanes(__m512i v) { return _mm512_reduce_add_epi32(v); }
+#else
+inline int64_t sum_lanes(__m128i v) {
+  v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0x4E));
+  return _mm_cvtsi128_si32(_mm_add_epi32(v, _mm_shuffle_epi32(v, 0xB1)));
 }
+#endif
+#if defined(FP4SIM_ISA_avx2)
+inline int64_t sum_lanes(__m256i v) {
+  return sum_lanes(_mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
+}
+#endif
 
 inline I32 lane_where(xsimd::batch_bool<int32_t, Arch> condition) { return xsimd::select(condition, I32(1), I32(0)); }
 
-struct Ranks {
-  int64_t first, second;
-};
-
-/// Numbers of keys ≤ a and ≤ b.
-Ranks count_up_to(const int32_t* keys, int64_t n, int32_t a, int32_t b) {
-  constexpr int64_t kChunk = int64_t{1} << 30;  // lane counts stay below 2^31
-  Ranks total{0, 0};
-  const I32 first(a), second(b);
-  int64_t i = 0;
+/// Number of keys ≤ bound.
+int64_t count_up_to(const int32_t* keys, int64_t n, int32_t bound) {
+  constexpr int64_t kChunk = int64_t{1} << 30;  // sums of lanes stay below 2^31
+  int64_t above = 0, i = 0;
+  const I32 bounds(bound);
   while (n - i >= kF32Width) {
-    I32 c0(0), c1(0), d0(0), d1(0);
+    I32 even(0), odd(0);
     const int64_t end = n - i < kChunk ? n : i + kChunk;
     for (; i + 2 * kF32Width <= end; i += 2 * kF32Width) {
-      const I32 u = I32::load_unaligned(keys + i), v = I32::load_unaligned(keys + i + kF32Width);
-      c0 = c0 + lane_where(u > first);
-      d0 = d0 + lane_where(u > second);
-      c1 = c1 + lane_where(v > first);
-      d1 = d1 + lane_where(v > second);
+      even = even + lane_where(I32::load_unaligned(keys + i) > bounds);
+      odd = odd + lane_where(I32::load_unaligned(keys + i + kF32Width) > bounds);
     }
     if (end - i >= kF32Width) {
-      const I32 u = I32::load_unaligned(keys + i);
-      c0 = c0 + lane_where(u > first);
-      d0 = d0 + lane_where(u > second);
+      even = even + lane_where(I32::load_unaligned(keys + i) > bounds);
       i += kF32Width;
     }
-    total.first += sum_lanes(c0 + c1);
-    total.second += sum_lanes(d0 + d1);
+    above += sum_lanes(static_cast<I32::register_type>(even + odd));
   }
-  for (; i < n; ++i) {
-    total.first += keys[i] > a;
-    total.second += keys[i] > b;
-  }
-  return {n - total.first, n - total.second};
+  for (; i < n; ++i) above += keys[i] > bound;
+  return n - above;
 }
 
-/// The middle of lo ≤ hi, rounded down.
-inline int32_t middle(int32_t lo, int32_t hi) { return static_cast<int32_t>((static_cast<int64_t>(lo) + hi) >> 1); }
-
-struct KeyPair {
-  int32_t first, second;
-};
-
-/// Keys of two ranks by bisection: the smallest key k such that more than `rank` keys are ≤ k.
-KeyPair select_by_counting(const int32_t* keys, int64_t n, int64_t first_rank, int64_t second_rank, KeyPair low,
-                           KeyPair high) {
-  while (low.first < high.first || low.second < high.second) {
-    const int32_t a = middle(low.first, high.first), b = middle(low.second, high.second);
-    const Ranks count = count_up_to(keys, n, a, b);
-    (count.first > first_rank ? high.first : low.first) = count.first > first_rank ? a : a + (low.first < high.first);
-    (count.second > second_rank ? high.second : low.second) =
-        count.second > second_rank ? b : b + (low.second < high.second);
+/// The key of rank `rank`, by bisection: the smallest key such that more than `rank` keys are not above it.
+int32_t nth_by_counting(const int32_t* keys, int64_t n, int64_t rank) {
+  int64_t low = -0x80000000LL, high = 0x7FFFFFFF;
+  while (low < high) {
+    const int64_t middle = (low + high) >> 1;
+    if (count_up_to(keys, n, static_cast<int32_t>(middle)) > rank)
+      high = middle;
+    else
+      low = middle + 1;
   }
-  return {low.first, low.second};
+  return static_cast<int32_t>(low);
 }
 
-void select_two(const int32_t* keys, int64_t n, int64_t lower, int64_t upper, int32_t*, float values[2]) {
-  constexpr int32_t kLeast = -0x7FFFFFFF - 1, kMost = 0x7FFFFFFF;
-  const KeyPair found = select_by_counting(keys, n, lower, upper, {kLeast, kLeast}, {kMost, kMost});
-  values[0] = __builtin_bit_cast(float, key_of(found.first));
-  values[1] = __builtin_bit_cast(float, key_of(found.second));
+// Short tails (1 % of a row) go another way: the least key of each of several groups of elements. The key of rank r
+// among these minima bounds the key of rank r from above, so that few elements remain to choose from. The greatest keys
+// are the least ones of the complements.
+constexpr int64_t kMostInserted = 15;
+constexpr int64_t kMostRank = 127;
+constexpr int64_t kMostGroups = 512;
+
+/// The key of rank `rank` ≤ kMostInserted, by insertion into the list of the least keys so far.
+int32_t nth_by_insertion(const int32_t* keys, int64_t n, int64_t rank) {
+  int32_t least[kMostInserted + 1];
+  int64_t held = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t k = keys[i];
+    if (held > rank) {
+      if (k >= least[rank]) continue;
+      --held;
+    }
+    int64_t at = held++;
+    for (; at > 0 && least[at - 1] > k; --at) least[at] = least[at - 1];
+    least[at] = k;
+  }
+  return least[rank];
+}
+
+int32_t nth_of_few(const int32_t* keys, int64_t n, int64_t rank) {
+  return rank <= kMostInserted ? nth_by_insertion(keys, n, rank) : nth_by_counting(keys, n, rank);
+}
+
+/// Calls found(key) for every key[i] ^ flip that is ≤ bound.
+template <class Found>
+void for_each_up_to(const int32_t* keys, int64_t n, int32_t flip, int32_t bound, const Found& found) {
+  const I32 flips(flip), bounds(bound);
+  int64_t i = 0;
+  for (; i + kF32Width <= n; i += kF32Width) {
+    const I32 v = I32::load_unaligned(keys + i) ^ flips;
+    const auto hit = v <= bounds;
+    if (!xsimd::any(hit)) continue;
+    for (int64_t l = i; l < i + kF32Width; ++l)
+      if ((keys[l] ^ flip) <= bound) found(keys[l] ^ flip);
+  }
+  for (; i < n; ++i)
+    if ((keys[i] ^ flip) <= bound) found(keys[i] ^ flip);
+}
+
+/// The key of rank `rank` among the keys ^ flip; minima: of `groups` groups of them.
+int32_t nth_key(const int32_t* keys, int64_t n, int32_t flip, int64_t rank, const int32_t* minima, int64_t groups,
+                int32_t* scratch) {
+  const int32_t bound = nth_of_few(minima, groups, rank);
+  int64_t count = 0;
+  for_each_up_to(keys, n, flip, bound, [&](int32_t key) { scratch[count++] = key; });
+  return nth_of_few(scratch, count, rank);
+}
+
+/// Minima of the keys and of their complements, element i in group i mod groups.
+void group_minima(const int32_t* keys, int64_t n, int64_t groups, int32_t* low, int32_t* high) {
+  const I32 complement(-1);
+  for (int64_t g = 0; g < groups; g += kF32Width) {
+    I32 least(0x7FFFFFFF), greatest(0x7FFFFFFF);
+    int64_t i = g;
+    for (; i + kF32Width <= n; i += groups) {
+      const I32 v = I32::load_unaligned(keys + i);
+      least = xsimd::min(least, v);
+      greatest = xsimd::min(greatest, v ^ complement);
+    }
+    least.store_unaligned(low + g);
+    greatest.store_unaligned(high + g);
+    for (; i < n; ++i) {  // the last vector is partial
+      const int64_t at = g + i % kF32Width;
+      low[at] = keys[i] < low[at] ? keys[i] : low[at];
+      high[at] = ~keys[i] < high[at] ? ~keys[i] : high[at];
+    }
+  }
+}
+
+void select_two(const int32_t* keys, int64_t n, int64_t lower, int64_t upper, int32_t* scratch, float values[2]) {
+  const int64_t above = n - 1 - upper, rank = lower > above ? lower : above;
+  int64_t groups = 16;  // whole vectors on every level
+  while (groups < 4 * (rank + 1) && groups < kMostGroups) groups *= 2;
+  int32_t found[2];
+  if (rank <= kMostRank && n >= groups) {
+    int32_t low[kMostGroups], high[kMostGroups];
+    group_minima(keys, n, groups, low, high);
+    found[0] = nth_key(keys, n, 0, lower, low, groups, scratch);
+    found[1] = ~nth_key(keys, n, -1, above, high, groups, scratch);
+  } else {
+    found[0] = nth_by_counting(keys, n, lower);
+    found[1] = nth_by_counting(keys, n, upper);
+  }
+  values[0] = __builtin_bit_cast(float, key_of(found[0]));
+  values[1] = __builtin_bit_cast(float, key_of(found[1]));
 }
 
 int64_t count_outside(const float* x, int64_t n, float lower, float upper) {
@@ -107,7 +177,7 @@ int64_t count_outside(const float* x, int64_t n, float lower, float upper) {
     const F32 v = part.keep(part.load(x + i), low);  // lanes beyond the end count as inside
     count = count + one_where((v < low) | (v > high));
   });
-  return sum_lanes(count);
+  return sum_lanes(static_cast<I32::register_type>(count));
 }
 
 /// Bit l is set where lane l of the mask is.
@@ -133,7 +203,8 @@ int64_t clamp(const float* x, int64_t n, const float* lower, const float* upper,
       high = part.load(upper + i);
     }
     const F32 v = part.keep(part.load(x + i), low);
-    const F32Mask below_low = v<low, above_high = v> high;
+    const F32Mask below_low = v < low;
+    const F32Mask above_high = v > high;
     part.store(yc + i, xsimd::select(below_low, low, xsimd::select(above_high, high, v)));
     for (uint32_t bits = lane_bits(below_low | above_high); bits != 0; bits &= bits - 1)
       outside[found++] = static_cast<int32_t>(i) + __builtin_ctz(bits);

@@ -94,14 +94,14 @@ class Splitter {
     const int64_t matrices = cols > 0 ? view_.vectors / cols : 0;
     parallel_for(context_, matrices * tiles, 1, [&](int64_t begin, int64_t end) {
       std::vector<int32_t> keys;
-      std::vector<float> gathered(static_cast<size_t>(kGatherColumns * view_.length));
+      const int64_t apart = view_.length + kGatherColumns;  // not a power of two, which would share cache sets
+      std::vector<float> gathered(static_cast<size_t>(kGatherColumns * apart));
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = i % tiles * kGatherColumns, count = std::min(kGatherColumns, cols - first);
         const float* tile = x_ + i / tiles * cols * view_.length + first;
         for (int64_t k = 0; k < view_.length; ++k)
-          for (int64_t c = 0; c < count; ++c) gathered[at(c * view_.length + k)] = tile[k * cols + c];
-        for (int64_t c = 0; c < count; ++c)
-          body(i / tiles * cols + first + c, gathered.data() + c * view_.length, keys);
+          for (int64_t c = 0; c < count; ++c) gathered[at(c * apart + k)] = tile[k * cols + c];
+        for (int64_t c = 0; c < count; ++c) body(i / tiles * cols + first + c, gathered.data() + c * apart, keys);
       }
     });
   }

@@ -131,18 +131,32 @@ class Quantizer {
     });
   }
 
+  /// amax of every column of every block, in the order of the scales.
+  std::vector<uint32_t> amax_of_tiles(const TileLayout& layout) {
+    constexpr int64_t kColumns = TileLayout::kColumns;
+    std::vector<uint32_t> of_tile(static_cast<size_t>(layout.count() * kColumns));
+    parallel_for(context_, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const Tile t = layout.tile(i);
+        scale_.amax_columns(x_ + t.begin, t.rows, layout.stride(), t.cols, of_tile.data() + i * kColumns);
+      }
+    });
+    std::vector<uint32_t> grid(static_cast<size_t>(scale_grid(q_.type).count()));
+    for (int64_t i = 0; i < layout.count(); ++i) {
+      const Tile t = layout.tile(i);
+      const uint32_t* from = of_tile.data() + i * kColumns;
+      for (int64_t c = 0; c < t.cols; ++c) {
+        uint32_t& to = grid[static_cast<size_t>(t.scales + c)];
+        to = std::max(to, from[c]);
+      }
+    }
+    return grid;
+  }
+
   void run_tiles() {
     const TileLayout layout(q_.type);
     std::vector<uint32_t> grid;
-    if (has_tensor_scale(spec_)) {
-      grid.resize(static_cast<size_t>(scale_grid(q_.type).count()));
-      parallel_for(context_, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const Tile t = layout.tile(i);
-          scale_.amax_columns(x_ + t.begin, t.rows, layout.stride(), t.cols, grid.data() + t.scales);
-        }
-      });
-    }
+    if (has_tensor_scale(spec_) || layout.shares_scales()) grid = amax_of_tiles(layout);
     const ScalePlan plan = make_scale_plan(spec_, finite_amax(grid));
     store_tensor_scale(plan);
     parallel_for(context_, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {

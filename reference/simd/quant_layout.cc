@@ -10,7 +10,9 @@ RunLayout::RunLayout(const ValueType& packed) : bits_(packed.spec.element.bits) 
   rows_ = m.matrices * m.rows;
   cols_ = m.cols;
   if (rows_ == 0 || cols_ == 0) rows_ = cols_ = 0;
-  block_ = g == Granularity::block ? packed.spec.block_size : g == Granularity::row ? std::max<int64_t>(m.cols, 1) : kOneBlock;
+  block_ = g == Granularity::block ? packed.spec.block_size
+           : g == Granularity::row ? std::max<int64_t>(m.cols, 1)
+                                   : kOneBlock;
   const bool one_block = block_ == kOneBlock;
   row_bytes_ = code_row_bytes(packed);
   row_scales_ = one_block || cols_ == 0 ? 0 : (cols_ + block_ - 1) / block_;
@@ -43,7 +45,9 @@ TileLayout::TileLayout(const ValueType& packed) : bits_(packed.spec.element.bits
   matrices_ = m.matrices;
   rows_ = m.rows;
   cols_ = m.cols;
-  slab_rows_ = std::max<int64_t>(1, packed.spec.granularity == Granularity::block ? packed.spec.block_size : rows_);
+  const bool blocks = packed.spec.granularity == Granularity::block;
+  block_rows_ = std::max<int64_t>(1, blocks ? packed.spec.block_size : rows_);
+  slab_rows_ = blocks ? block_rows_ : std::min(block_rows_, kRows);
   slabs_ = (rows_ + slab_rows_ - 1) / slab_rows_;
   tiles_ = (cols_ + kColumns - 1) / kColumns;
   row_bytes_ = fp4sim::code_row_bytes(packed);
@@ -53,8 +57,10 @@ Tile TileLayout::tile(int64_t i) const {
   const int64_t column = i % tiles_ * kColumns;
   const int64_t slab = i / tiles_ % slabs_, matrix = i / tiles_ / slabs_;
   const int64_t row = slab * slab_rows_, row_of_all = matrix * rows_ + row;
+  const int64_t blocks_a_column = (rows_ + block_rows_ - 1) / block_rows_;
   return {row_of_all * cols_ + column, std::min(slab_rows_, rows_ - row), std::min(kColumns, cols_ - column),
-          (matrix * slabs_ + slab) * cols_ + column, row_of_all * row_bytes_ + column * bits_ / 8};
+          (matrix * blocks_a_column + row / block_rows_) * cols_ + column,
+          row_of_all * row_bytes_ + column * bits_ / 8};
 }
 
 }  // namespace fp4sim::simd

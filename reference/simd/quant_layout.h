@@ -43,7 +43,8 @@ struct Tile {
   int64_t codes;   // byte offset of the first code; rows are `code_row_bytes` apart
 };
 
-/// Tiles of axis=first with one scale per column and block (b…, row).
+/// Tiles of axis=first with one scale per column and block (b…, row). The blocks of `row` are cut into several tiles,
+/// which share their scales.
 class TileLayout {
  public:
   explicit TileLayout(const ValueType& packed);
@@ -52,11 +53,13 @@ class TileLayout {
   Tile tile(int64_t i) const;
   int64_t stride() const { return cols_; }
   int64_t code_row_bytes() const { return row_bytes_; }
+  bool shares_scales() const { return block_rows_ > slab_rows_; }
   static constexpr int64_t kColumns = 256;  // at most; a multiple of 4, so that tiles begin at a byte
-  int64_t grain() const { return std::max<int64_t>(1, 32 / slab_rows_); }
+  int64_t grain() const { return std::max<int64_t>(1, kRows / slab_rows_); }
 
  private:
-  int64_t matrices_, rows_, cols_, slab_rows_, slabs_, tiles_, row_bytes_;
+  static constexpr int64_t kRows = 32;  // of a tile of `row` granularity
+  int64_t matrices_, rows_, cols_, block_rows_, slab_rows_, slabs_, tiles_, row_bytes_;
   int32_t bits_;
 };
 
