@@ -9,6 +9,7 @@
 
 #include "reference/contract/digest.h"
 #include "reference/contract/error.h"
+#include "reference/contract/numerics_version.h"
 
 namespace fp4sim::fuzz {
 namespace {
@@ -51,12 +52,19 @@ bool is_small(const HostValue& value) {
 
 std::string parameters_of(const std::string& line) { return line.substr(0, line.find(" | ")); }
 
+std::string version_line() { return fmt::format("# numerics_version {}", kNumericsVersion); }
+
+/// The lines of a file but its comments; throws Error where it is missing or of other numerics.
 std::vector<std::string> read_lines(const std::filesystem::path& path) {
   std::ifstream file(path);
   if (!file) throw Error("golden file " + path.string() + " cannot be read");
   std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);)
+  bool right_version = false;
+  for (std::string line; std::getline(file, line);) {
+    right_version = right_version || line == version_line();
     if (!line.empty() && line[0] != '#') lines.push_back(line);
+  }
+  if (!right_version) throw Error("golden file " + path.string() + " has no line `" + version_line() + "`");
   return lines;
 }
 
@@ -109,7 +117,7 @@ int64_t bless_golden_ops(Backend& scalar, const std::string& directory) {
     const std::filesystem::path path = file_of(directory, op);
     std::filesystem::create_directories(path.parent_path());
     std::ofstream file(path);
-    file << "# Written by `fp4sim golden --bless` from the scalar backend; never by hand.\n";
+    file << "# Written by `fp4sim golden --bless` from the scalar backend; never by hand.\n" << version_line() << '\n';
     for (const CaseParameters& p : cases) file << golden_line(scalar, scalar, p) << '\n', ++lines;
     if (!file.flush()) throw Error("golden file " + path.string() + " cannot be written");
   }

@@ -9,6 +9,7 @@
 #include "cli/train/checkpoint.h"
 #include "cli/train/trainer.h"
 #include "reference/contract/error.h"
+#include "reference/contract/numerics_version.h"
 
 namespace fp4sim::fuzz {
 namespace {
@@ -33,7 +34,11 @@ Json read_runs(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw Error("golden file " + path + " cannot be read");
   try {
-    return Json::parse(file).at("runs");
+    Json all = Json::parse(file);
+    if (all.at("numerics_version") != kNumericsVersion)
+      throw Error(fmt::format("golden file {} is of numerics_version {}, this program computes {}", path,
+                              all["numerics_version"].dump(), kNumericsVersion));
+    return all.at("runs");
   } catch (const Json::exception& e) {
     throw Error("golden file " + path + ": " + e.what());
   }
@@ -109,7 +114,7 @@ int64_t bless_golden_training(Backend& scalar, const std::string& directory) {
   std::filesystem::create_directories(directory);
   const std::string path = file_of(directory);
   std::ofstream file(path);
-  file << Json{{"runs", runs}}.dump(1) << '\n';
+  file << Json{{"numerics_version", kNumericsVersion}, {"runs", runs}}.dump(1) << '\n';
   if (!file.flush()) throw Error("golden file " + path + " cannot be written");
   return static_cast<int64_t>(runs.size());
 }

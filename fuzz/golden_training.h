@@ -31,7 +31,8 @@ train::Settings tiny_settings(const TrainingRun& run);
 /// Trains and returns the trace.
 TrainingTrace trace_training(Backend& backend, const TrainingRun& run);
 
-/// Compares with `directory`/training.json: {"runs": [{"recipe", "model", "steps", "losses": [hex floats], "hash"}]}.
+/// Compares with `directory`/training.json: {"numerics_version", "runs": [{"recipe", "model", "steps", "losses": [hex
+/// floats], "hash"}]}.
 GoldenReport check_golden_training(Backend& backend, const std::string& directory);
 
 /// Writes the file from the scalar backend's runs; returns their number.

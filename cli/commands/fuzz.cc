@@ -13,14 +13,15 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/common.h"
+#include "reference/contract/error.h"
 
 namespace fp4sim::cli {
 namespace {
 
 struct Options {
   std::string backend = "simd", against = "scalar", op = "*", replay, out = ".";
-  double seconds = 0;
-  int64_t iterations = 0;
+  std::optional<double> seconds;
+  std::optional<int64_t> iterations;
   std::optional<uint64_t> seed;
   int threads = 0;
 };
@@ -88,11 +89,14 @@ std::string write_cases(const fuzz::DifferentialReport& report, const std::strin
 
 void run(const Options& o) {
   if (!o.replay.empty()) return replay(o);
+  if (o.seconds.value_or(1) <= 0) throw UsageError(fmt::format("--seconds must be positive, got {}", *o.seconds));
+  if (o.iterations.value_or(1) < 1)
+    throw UsageError(fmt::format("--iterations must be positive, got {}", *o.iterations));
   const auto tested = make_backend(o.backend, o.threads), oracle = make_backend(o.against, o.threads);
   fuzz::DifferentialOptions options;
   options.op_glob = o.op;
-  options.seconds = o.seconds;
-  options.iterations = o.iterations > 0 ? o.iterations : o.seconds > 0 ? 0 : kDefaultIterations;
+  options.seconds = o.seconds.value_or(0);
+  options.iterations = o.iterations.value_or(o.seconds ? 0 : kDefaultIterations);
   options.seed = o.seed.value_or(std::random_device{}());
   options.progress = Progress{};
   fmt::print("{} against {}, seed {}\n", tested->name(), oracle->name(), options.seed);
@@ -112,11 +116,9 @@ void add_fuzz_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--against", o->against, "The oracle")->capture_default_str();
   command->add_option("--op", o->op, "Ops by name, with * and ?")->capture_default_str();
-  command->add_option("--seconds", o->seconds, "Stop after this time")->check(CLI::PositiveNumber);
-  command
-      ->add_option("--iterations", o->iterations,
-                   fmt::format("Cases an op ({} if no time is given)", kDefaultIterations))
-      ->check(CLI::PositiveNumber);
+  command->add_option("--seconds", o->seconds, "Stop after this time");
+  command->add_option("--iterations", o->iterations,
+                      fmt::format("Cases an op ({} if no time is given)", kDefaultIterations));
   command->add_option("--seed", o->seed, "First seed; a fresh one, printed, if not given");
   command->add_option("--replay", o->replay, "Run a case file instead")->check(CLI::ExistingFile);
   command->add_option("--out", o->out, "Directory of the case files of failures")
