@@ -1,1 +1,8 @@
 # Test programs of room cli.
+fp4sim_test(cli_commands_test LIBS nlohmann_json::nlohmann_json LABELS e2e SOURCES cli_commands_test.cc)
+target_compile_definitions(cli_commands_test PRIVATE FP4SIM_PROGRAM="$<TARGET_FILE:fp4sim>")
+add_dependencies(cli_commands_test fp4sim)
+add_test(NAME Cli.answers_bad_input_with_one_clear_line COMMAND ${PROJECT_SOURCE_DIR}/tests/bad_input.sh $<TARGET_FILE:fp4sim>)
+add_test(NAME Cli.resumes_after_being_killed_at_20_random_moments COMMAND ${PROJECT_SOURCE_DIR}/tests/kill_and_resume.sh $<TARGET_FILE:fp4sim>)
+set_tests_properties(Cli.answers_bad_input_with_one_clear_line Cli.resumes_after_being_killed_at_20_random_moments
+  PROPERTIES LABELS e2e TIMEOUT 300)

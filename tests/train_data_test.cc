@@ -107,6 +107,7 @@ TEST(Data, errors_say_both_numbers) {
             (folder / "short") + ": the training part has 50 tokens, context 64 needs at least 65");
   for (const double fraction : {-0.1, 1.0, 1e300, std::nan("")})
     EXPECT_NE(error_of<UsageError>([&] { load_tokens(folder / "short", fraction, 4); }), "") << fraction;
+  EXPECT_EQ(load_tokens(folder / "short", 0, 64).validation_size(), 0);
   const TokenData data = load_tokens(folder / "short", 0.5, 4);
   EXPECT_NE(error_of<Error>([&] { require_vocabulary(data, 64); }).find("token 120 at position 0"), std::string::npos);
   require_vocabulary(data, 121);

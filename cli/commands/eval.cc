@@ -41,7 +41,7 @@ train::TokenData run_data(const train::Settings& s) {
 }
 
 /// The text to score: all of it, or its last part.
-train::TokenData file_data(const Options& o, const train::LoadedModel& model) {
+train::TokenData file_data(const Options& o, const train::LoadedModel& model, int64_t context) {
   const std::string text = io::read_text_file(o.data);
   if (!(o.val_fraction > 0 && o.val_fraction <= 1))
     throw UsageError(fmt::format("val-fraction must be in (0, 1], got {}", o.val_fraction));
@@ -54,13 +54,17 @@ train::TokenData file_data(const Options& o, const train::LoadedModel& model) {
   }
   const auto size = static_cast<int64_t>(data.tokens.size());
   data.train_size = size - static_cast<int64_t>(o.val_fraction * static_cast<double>(size));
+  if (data.validation_size() < context + 1)
+    throw Error(fmt::format("{}: {} tokens to score, context {} needs at least {}", o.data, data.validation_size(),
+                            context, context + 1));
   return data;
 }
 
-train::TokenData data_of(const Options& o, const train::LoadedModel& model) {
+/// A list of token ids may be shorter than the context: it is one sequence.
+train::TokenData data_of(const Options& o, const train::LoadedModel& model, int64_t context) {
   if (!o.data.empty() && !o.tokens.empty()) throw UsageError("--data and --tokens exclude each other");
   if (!o.tokens.empty()) return train::load_token_ids(o.tokens, model.config.vocab);
-  if (!o.data.empty()) return file_data(o, model);
+  if (!o.data.empty()) return file_data(o, model, context);
   if (model.run_config.empty()) throw UsageError("an imported model needs --data or --tokens");
   return run_data(settings_of(o, model));
 }
@@ -68,8 +72,8 @@ train::TokenData data_of(const Options& o, const train::LoadedModel& model) {
 void run(const Options& o) {
   const train::LoadedModel model = train::load_model(o.inference.checkpoint, o.inference.vocab);
   const train::Recipe recipe = recipe_of(o.inference, model);
-  const train::TokenData data = data_of(o, model);
   const int64_t context = o.context > 0 ? o.context : model.config.context;
+  const train::TokenData data = data_of(o, model, context);
   const int64_t own_batch = model.run_config.empty() ? 1 : settings_of(o, model).step.batch;
   const std::unique_ptr<Backend> backend = make_backend(o.inference.backend, o.inference.threads);
   train::InferenceModel inference(*backend, model, recipe);

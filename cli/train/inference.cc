@@ -87,7 +87,7 @@ Evaluation InferenceModel::evaluate(const TokenData& data, int64_t context, int6
   return {sum / static_cast<double>(windows * length), windows * length};
 }
 
-std::vector<float> InferenceModel::next_logits(std::span<const int32_t> prefix) {
+std::vector<float> InferenceModel::logits(std::span<const int32_t> prefix) {
   const auto count = static_cast<int64_t>(prefix.size());
   if (count < 1 || count > model_.config.context)
     throw Error(
@@ -100,9 +100,9 @@ std::vector<float> InferenceModel::next_logits(std::span<const int32_t> prefix) 
   Prepared& prepared = prepare(1, plan_length(count), false);
   set_inputs(prepared, ids, nullptr);
   prepared.executor->run();
-  const std::vector<float> logits = prepared.executor->read(prepared.step.logits);
-  const auto row = logits.begin() + (count - 1) * model_.config.vocab;
-  return {row, row + model_.config.vocab};
+  std::vector<float> all = prepared.executor->read(prepared.step.logits);
+  all.resize(static_cast<size_t>(count * model_.config.vocab));
+  return all;
 }
 
 int32_t choose_token(std::span<const float> logits, double temperature, uint64_t seed, uint64_t n) {
@@ -135,8 +135,9 @@ std::vector<int32_t> generate_tokens(InferenceModel& model, std::span<const int3
   std::vector<int32_t> generated;
   for (int64_t n = 0; n < count; ++n) {
     const size_t seen = std::min(tokens.size(), context);
-    const std::vector<float> logits = model.next_logits(std::span(tokens).last(seen));
-    const int32_t token = choose_token(logits, temperature, seed, static_cast<uint64_t>(n));
+    const std::vector<float> logits = model.logits(std::span(tokens).last(seen));
+    const auto last = std::span(logits).last(static_cast<size_t>(model.config().vocab));
+    const int32_t token = choose_token(last, temperature, seed, static_cast<uint64_t>(n));
     tokens.push_back(token);
     generated.push_back(token);
     on_token(token);
