@@ -215,7 +215,9 @@ TEST(SimdMatmul, does_not_depend_on_the_number_of_threads) {
   // Work for two to seven workers: split by rows, by columns, and by matrices.
   for (const SpecPair& pair : {SpecPair{"f32", "f32"}, SpecPair{"mxfp4", "mxfp4"}, SpecPair{"nvfp4", "nvfp4"},
                                SpecPair{"e4m3:tensor:fp32", "e4m3:tensor:fp32"}, SpecPair{"bf16", "mxfp4"}})
-    for (const Sizes& s : {Sizes{0, 170, 70, 288}, Sizes{0, 3, 1100, 1100}, Sizes{11, 33, 40, 130}}) {
+    // n = 1024: rows of y 4 KiB apart.
+    for (const Sizes& s :
+         {Sizes{0, 170, 70, 288}, Sizes{0, 3, 1100, 1100}, Sizes{11, 33, 40, 130}, Sizes{0, 29, 1024, 64}}) {
       const Case c = make_case(static_cast<uint64_t>(s.m), pair.a, pair.b, s, Axis::last, Axis::first, Scales::ordinary,
                                Fill::ordinary);
       ASSERT_TRUE(matches_oracle(c, {1, 2, 7}));
@@ -319,13 +321,15 @@ std::vector<float> oracle_sparse(const HostValue& csr, const HostValue& other, A
   const auto row_ptr = elements<int64_t>(csr);
   const auto col = elements<int32_t>(csr, 1);
   const auto vectors = static_cast<int64_t>(row_ptr.size()) - 1;
+  std::vector<float> residuals;
+  for (size_t e = 0; e < static_cast<size_t>(row_ptr.back()); ++e) residuals.push_back(oracle_residual(csr, e));
   std::vector<float> y(static_cast<size_t>(vectors * o.vectors));
   for (int64_t v = 0; v < vectors; ++v)
     for (int64_t j = 0; j < o.vectors; ++j) {
       float acc = 0;
       for (auto e = static_cast<size_t>(row_ptr[static_cast<size_t>(v)]);
            e < static_cast<size_t>(row_ptr[static_cast<size_t>(v) + 1]); ++e)
-        acc = std::fma(oracle_residual(csr, e), o.values[o.at(0, j, col[e])], acc);
+        acc = std::fma(residuals[e], o.values[o.at(0, j, col[e])], acc);
       y[static_cast<size_t>(side_a ? v * o.vectors + j : j * vectors + v)] = acc;
     }
   return y;
@@ -350,6 +354,17 @@ TEST(SimdSparseMatmul, has_the_oracles_and_scalars_bits_on_every_level) {
           << text << " case " << i;
       ASSERT_TRUE(levels_give_scalar_bits(Op::sparse_matmul, {csr, other}, attrs)) << text << " case " << i;
     }
+}
+
+TEST(SimdSparseMatmul, does_not_depend_on_the_number_of_threads) {
+  Random random(4);
+  const HostValue csr = random_csr(random, {300, 400}, parse_quant_spec("mxfp4+occ(0.9,fp32)"), Axis::last);
+  const HostValue other = f32_value({310, 400}, random_floats(2, 310 * 400, Fill::ordinary));
+  for (const bool side_a : {true, false}) {
+    const Attrs attrs{{"side", std::string(side_a ? "a" : "b")}, {"other_axis", std::string("last")}};
+    const std::vector<float> want = oracle_sparse(csr, other, Axis::last, side_a);
+    ASSERT_TRUE(levels_give(want, Op::sparse_matmul, {csr, other}, attrs, {1, 2, 7}));
+  }
 }
 
 }  // namespace

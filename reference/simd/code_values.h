@@ -28,6 +28,22 @@ inline uint32_t code_at(const uint8_t* row, int bits, int64_t index) {
   return (word >> shift) & ((1u << bits) - 1u);
 }
 
+/// to[j] = table[code j] for a row of n codes of at most 8 bits.
+template <class T>
+void look_up(const uint8_t* row, int bits, int64_t n, const T* table, T* to) {
+  int64_t j = 0;
+  if (bits == 8) {
+    for (; j < n; ++j) to[j] = table[row[j]];
+  } else if (bits == 6) {
+    for (const uint8_t* at = row; j + 4 <= n; j += 4, at += 3) {  // four codes in three bytes
+      const uint32_t word = at[0] | static_cast<uint32_t>(at[1]) << 8 | static_cast<uint32_t>(at[2]) << 16;
+      to[j] = table[word & 63u], to[j + 1] = table[word >> 6 & 63u];
+      to[j + 2] = table[word >> 12 & 63u], to[j + 3] = table[word >> 18];
+    }
+  }
+  for (; j < n; ++j) to[j] = table[code_at(row, bits, j)];
+}
+
 /// values[byte] of all 256 scale bytes (§2): e8m0 2^(code−127), 255 NaN; e4m3 and ue their element's values.
 void scale_byte_values(const QuantSpec& spec, float (&values)[256]);
 

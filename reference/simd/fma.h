@@ -49,6 +49,9 @@ inline F32 fma(F32 a, F32 b, F32 c) {
 
 #endif
 
+/// Not needed, and without this line argument-dependent lookup would find xsimd's unfused one.
+F64 fma(F64 a, F64 b, F64 c) = delete;
+
 /// One element by the same rule, for tails.
 inline float fma1(float a, float b, float c) {
 #if defined(FP4SIM_ISA_avx512) || defined(FP4SIM_ISA_avx2)

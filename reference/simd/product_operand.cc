@@ -12,11 +12,15 @@
 namespace fp4sim::simd {
 namespace {
 
+// Elements that pay for waking a worker; nibbles become bytes 32 at a time.
 constexpr int64_t kGrainElements = 1 << 14;
+constexpr int64_t kGrainNibbles = 1 << 18;
 constexpr int64_t kScalePadding = 64;  // at least the widest tile
 
 int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
-int64_t line_grain(int64_t length) { return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(length, 1)); }
+int64_t line_grain(int64_t length, int64_t elements = kGrainElements) {
+  return std::max<int64_t>(1, elements / std::max<int64_t>(length, 1));
+}
 
 float f32_of_bf16(uint16_t x) {
   const uint32_t bits = static_cast<uint32_t>(x) << 16;
@@ -44,10 +48,8 @@ class RowDecoder {
     } else if (format_.bits == 4) {
       for (int64_t j = 0; j + 2 <= n; j += 2) std::memcpy(to + j, pairs_[row[j / 2]], 8);
       if (n % 2 != 0) to[n - 1] = pairs_[row[n / 2]][0];
-    } else if (format_.bits == 8) {
-      for (int64_t j = 0; j < n; ++j) to[j] = table_[row[j]];
     } else {
-      for (int64_t j = 0; j < n; ++j) to[j] = table_[code_at(row, format_.bits, j)];
+      look_up(row, format_.bits, n, table_, to);
     }
   }
 
@@ -208,7 +210,8 @@ PlainMatrices element_steps(const Tensor& t, const OperandShape& shape, int offs
   int8_t* steps = arena.take<int8_t>(shape.matrices * padded * stride);
   const uint8_t* codes = in_data<uint8_t>(t);
   const ProductFinish& kernels = pick_product_finish(context.level);
-  parallel_for(context, shape.matrices * padded, line_grain(n), [&](int64_t begin, int64_t end) {
+  const int64_t grain = line_grain(n, format.bits == 4 ? kGrainNibbles : kGrainElements);
+  parallel_for(context, shape.matrices * padded, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       int8_t* to = steps + i * stride;
       const int64_t line = i % padded;
@@ -220,7 +223,7 @@ PlainMatrices element_steps(const Tensor& t, const OperandShape& shape, int offs
       if (format.bits == 4)
         kernels.decode_nibbles(row, table, to, n);
       else
-        for (int64_t j = 0; j < n; ++j) to[j] = table[code_at(row, format.bits, j)];
+        look_up(row, format.bits, n, table, to);
       std::memset(to + n, 0, static_cast<size_t>(stride - n));
     }
   });
