@@ -32,20 +32,32 @@ float scale_float(Random& random, Scales kind) {
   return std::isinf(x) ? std::numeric_limits<float>::max() : x;
 }
 
-/// A packed value of random codes and scales. specials: NaN and Inf codes may appear.
+/// Random codes of a vector or, for `edges`, its largest and smallest magnitudes, most of one sign: sums that need
+/// every bit of the budget.
+enum class Codes { random, specials, edges };
+
+uint32_t random_code(Random& random, const ElementFormat& f, Codes kind) {
+  const uint32_t half = 1u << (f.bits - 1);
+  const auto code = static_cast<uint32_t>(random()) & (half - 1u + half);
+  if (kind == Codes::edges && f.bits < 32) {
+    const uint32_t magnitudes[] = {max_normal_code(f), max_normal_code(f), max_normal_code(f) - 1u, 1u, 2u, 3u};
+    return magnitudes[random() % 6] | (random() % 16 == 0 ? half : 0u);
+  }
+  const bool special = f.bits < 32 && (code & (half - 1u)) > max_normal_code(f);
+  return special && (kind != Codes::specials || random() % 8 != 0) ? code & half : code;
+}
+
+/// A packed value of random codes and scales.
 HostValue random_packed(Random& random, const Shape& shape, const QuantSpec& spec, Axis axis, Scales kind,
-                        bool specials) {
+                        Codes codes) {
   HostValue v{{DType::packed, shape, spec, axis}, {}};
   for (const PartLayout& layout : part_layouts(v.type)) v.parts.emplace_back(static_cast<size_t>(layout.bytes));
   const MatrixView m = matrix_view(shape);
   const int bits = spec.element.bits;
   const auto row_bytes = static_cast<size_t>(code_row_bytes(v.type));
-  const uint32_t half = 1u << (bits - 1);
   for (size_t row = 0; row < static_cast<size_t>(m.matrices * m.rows); ++row)
     for (int64_t c = 0; c < m.cols; ++c) {
-      auto code = static_cast<uint32_t>(random()) & (half - 1u + half);
-      const bool special = bits < 32 && (code & (half - 1u)) > max_normal_code(spec.element);
-      if (special && (!specials || random() % 8 != 0)) code = code & half;
+      const uint32_t code = random_code(random, spec.element, codes);
       for (int bit = 0; bit < bits; ++bit) {
         const auto position = static_cast<size_t>(c) * static_cast<size_t>(bits) + static_cast<size_t>(bit);
         v.parts[0][row * row_bytes + position / 8] |= static_cast<std::byte>(((code >> bit) & 1u) << (position % 8));
@@ -76,7 +88,8 @@ HostValue random_operand(Random& random, const std::string& kind, const Shape& s
       x.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(f) >> 16));
     return bf16_value(shape, x);
   }
-  return random_packed(random, shape, parse_quant_spec(kind), axis, scales, fill == Fill::corners);
+  constexpr Codes kCodes[] = {Codes::random, Codes::edges, Codes::specials};
+  return random_packed(random, shape, parse_quant_spec(kind), axis, scales, kCodes[static_cast<int>(fill)]);
 }
 
 struct Sizes {
@@ -246,7 +259,7 @@ TEST(SimdMatmul, gives_plus_zero_for_an_exact_dot_of_zero) {
   for (const char* spec : {"e2m1:b16:e8m0", "e2m1:row:fp32", "e4m3:b32:e8m0", "e4m3:row:fp32"}) {
     Random random(1);
     const QuantSpec q = parse_quant_spec(spec);
-    HostValue a = random_packed(random, {2, 16}, q, Axis::last, Scales::ordinary, false), b = a;
+    HostValue a = random_packed(random, {2, 16}, q, Axis::last, Scales::ordinary, Codes::random), b = a;
     const bool nibbles = q.element.bits == 4;
     const auto one = nibbles ? 0x2 : 0x38, minus = nibbles ? 0x8 : 0x80;
     for (size_t i = 0; i < a.parts[0].size(); ++i) a.parts[0][i] = b.parts[0][i] = std::byte(nibbles ? 0x88 : 0x80);
@@ -270,7 +283,7 @@ TEST(SimdMatmul, sums_the_largest_elements_over_long_vectors) {
   for (const char* spec : {"e2m1:row:fp32", "e2m3:row:fp32", "e4m3:row:fp32"}) {
     Random random(5);
     const QuantSpec q = parse_quant_spec(spec);
-    HostValue a = random_packed(random, {2, 40000}, q, Axis::last, Scales::ordinary, false);
+    HostValue a = random_packed(random, {2, 40000}, q, Axis::last, Scales::ordinary, Codes::random);
     for (size_t i = 0; i < a.parts[0].size(); ++i)
       a.parts[0][i] = std::byte(q.element.bits == 8 ? 0x7E : q.element.bits == 4 ? 0x77 : 0);
     if (q.element.bits == 6)  // 011111 four times in three bytes
