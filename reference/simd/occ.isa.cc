@@ -82,8 +82,8 @@ int32_t nth_by_counting(const int32_t* keys, int64_t n, int64_t rank) {
 // among these minima bounds the key of rank r from above, so that few elements remain to choose from. The greatest keys
 // are the least ones of the complements.
 constexpr int64_t kMostInserted = 15;
-constexpr int64_t kMostRank = 127;
-constexpr int64_t kMostGroups = 512;
+constexpr int64_t kMostRank = 255;
+constexpr int64_t kMostGroups = 1024;
 
 /// The key of rank `rank` ≤ kMostInserted, by insertion into the list of the least keys so far.
 int32_t nth_by_insertion(const int32_t* keys, int64_t n, int64_t rank) {
