@@ -5,3 +5,4 @@ fp4sim_test(fuzz_mutants_test LIBS fp4sim_fuzz LABELS differential SOURCES fuzz_
 fp4sim_test(fuzz_differential_test LIBS fp4sim_fuzz LABELS differential SOURCES fuzz_differential_test.cc)
 fp4sim_test(fuzz_golden_test LIBS fp4sim_fuzz LABELS golden SOURCES fuzz_golden_test.cc)
 fp4sim_test(fuzz_end_to_end_test LIBS fp4sim_fuzz LABELS differential e2e slow SOURCES fuzz_end_to_end_test.cc)
+fp4sim_test(fuzz_cases_test LIBS fp4sim_fuzz LABELS golden differential SOURCES fuzz_cases_test.cc)
