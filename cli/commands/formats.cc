@@ -52,11 +52,11 @@ Table element_formats() {
 
 QuantSpec with_scale(const std::string& scale) { return parse_quant_spec("e2m1:b32:" + scale); }
 
-/// The largest and smallest positive scale are codes in a row: 255 or 126 … is the first that is no number.
 struct ScaleLimits {
   double largest = 0;
   double smallest = 0;
 };
+/// The largest and the smallest positive value over all codes.
 ScaleLimits scale_limits(const QuantSpec& spec) {
   ScaleLimits limits;
   for (int code = 0; code < 256; ++code) {
@@ -83,21 +83,18 @@ Table scale_formats() {
   return table;
 }
 
-const char* scale_name(ScaleFormat format) {
-  switch (format) {
-    case ScaleFormat::none: return "";
-    case ScaleFormat::e8m0: return "e8m0";
-    case ScaleFormat::e4m3: return "e4m3, ue{E}m{M}";
-    case ScaleFormat::ue: return "ue{E}m{M}";
-    case ScaleFormat::fp32: return "fp32";
-  }
-  return "";
+/// The scale formats of a rule (numerics.md §4.2: the profiles of released programs are for e4m3 only).
+const char* scale_formats_of(const ScaleRuleRow& row) {
+  if (row.scale == ScaleFormat::e8m0) return "e8m0";
+  if (row.scale == ScaleFormat::fp32) return "fp32";
+  const bool general = row.rule == ScaleRule::te || row.rule == ScaleRule::exact || row.rule == ScaleRule::one;
+  return general ? "e4m3, ue{E}m{M}" : "e4m3";
 }
 
 std::vector<Table> all_tables() {
-  Table rules{"scale rules", {"name", "scale format", "default"}, {}};
+  Table rules{"scale rules", {"name", "scale formats", "default"}, {}};
   for (const ScaleRuleRow& row : kScaleRules)
-    rules.rows.push_back({row.name, scale_name(row.scale), row.is_default ? "yes" : ""});
+    rules.rows.push_back({row.name, scale_formats_of(row), row.is_default ? "yes" : ""});
   Table roundings{"rounding", {"name", "meaning"}, {}};
   for (const RoundingRow& row : kRoundings) roundings.rows.push_back({row.name, row.meaning});
   Table estimators{"estimators", {"name", "parameters", "source"}, {}};

@@ -16,6 +16,18 @@ namespace {
 
 constexpr int64_t kShortestPlan = 16;  // tokens
 
+/// Rows of `length` tokens made `padded` tokens long. The filling repeats a row's last token: causality hides it,
+/// except that a masked weight +0 times a NaN or Inf of a token that is not in the text would not be 0.
+std::vector<int32_t> padded_rows(const std::vector<int32_t>& tokens, int64_t rows, int64_t length, int64_t padded) {
+  std::vector<int32_t> result;
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto begin = tokens.begin() + row * length;
+    result.insert(result.end(), begin, begin + length);
+    result.resize(static_cast<size_t>((row + 1) * padded), *(begin + length - 1));
+  }
+  return result;
+}
+
 }  // namespace
 
 double Evaluation::perplexity() const { return host_math::exp64(nll); }
@@ -71,12 +83,8 @@ Evaluation InferenceModel::evaluate(const TokenData& data, int64_t context, int6
   double sum = 0;
   for (int64_t first = 0; first < windows; first += batch) {
     const Batch tokens = validation_batch(data, first, batch, length);
-    std::vector<int32_t> ids(static_cast<size_t>(batch * padded), 0);
-    std::vector<int32_t> targets = ids;
-    for (int64_t row = 0; row < batch; ++row) {
-      std::copy_n(tokens.inputs.begin() + row * length, length, ids.begin() + row * padded);
-      std::copy_n(tokens.targets.begin() + row * length, length, targets.begin() + row * padded);
-    }
+    const std::vector<int32_t> ids = padded_rows(tokens.inputs, batch, length, padded);
+    const std::vector<int32_t> targets = padded_rows(tokens.targets, batch, length, padded);
     set_inputs(prepared, ids, &targets);
     prepared.executor->run();
     const std::vector<float> losses = prepared.executor->read(prepared.step.losses);
@@ -96,7 +104,7 @@ std::vector<float> InferenceModel::logits(std::span<const int32_t> prefix) {
   for (const int32_t id : ids)
     if (id < 0 || id >= model_.config.vocab)
       throw Error(fmt::format("token id {} is outside the model's vocabulary of {}", id, model_.config.vocab));
-  ids.resize(static_cast<size_t>(plan_length(count)), 0);
+  ids.resize(static_cast<size_t>(plan_length(count)), ids.back());
   Prepared& prepared = prepare(1, plan_length(count), false);
   set_inputs(prepared, ids, nullptr);
   prepared.executor->run();

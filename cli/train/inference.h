@@ -36,8 +36,8 @@ class InferenceModel {
   Evaluation evaluate(const TokenData& data, int64_t context, int64_t batch);
 
   /// Logits behind every token of a prefix of 1 … context tokens, (tokens, vocab) row-major. The plan's length is the
-  /// power of two (at least 16) that holds the prefix, or the context; tokens behind the prefix are 0 and, by
-  /// causality, are not seen (except by tensor-wide scales).
+  /// power of two (at least 16) that holds the prefix, or the context; tokens behind the prefix repeat its last one
+  /// and, by causality, are not seen (except by tensor-wide scales).
   std::vector<float> logits(std::span<const int32_t> prefix);
 
   const ModelConfig& config() const { return model_.config; }
