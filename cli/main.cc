@@ -11,6 +11,11 @@
 
 namespace {
 
+bool knows_command(const CLI::App& app, const std::string& name) {
+  const auto commands = app.get_subcommands([&](const CLI::App* command) { return command->check_name(name); });
+  return !commands.empty();
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"fp4sim: bit-exact simulator of 4-bit floating-point training", "fp4sim"};
   app.set_version_flag("--version",
@@ -18,7 +23,14 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("Exit codes: 0 ok, 1 runtime error, 2 usage, 3 mismatch found.");
   fp4sim::cli::add_train_command(app);
+  fp4sim::cli::add_eval_command(app);
+  fp4sim::cli::add_generate_command(app);
+  fp4sim::cli::add_formats_command(app);
   fp4sim::cli::add_graph_command(app);
+  fp4sim::cli::add_golden_command(app);
+  fp4sim::cli::add_fuzz_command(app);
+  if (argc > 1 && argv[1][0] != '-' && !knows_command(app, argv[1]))
+    throw fp4sim::UsageError(std::string("unknown command `") + argv[1] + "` (see fp4sim --help)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

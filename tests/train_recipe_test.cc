@@ -27,6 +27,8 @@ TEST(Recipe, errors_name_the_file_the_line_and_the_key) {
   EXPECT_EQ(error_of("[dgrad]\ndy = { spec = \"mxfp4\", source = \"forward\" }"),
             "r.toml:2: dgrad.dy: source belongs to dgrad.w and wgrad.x");
   EXPECT_EQ(error_of("[fprop]\nx = { estimator = \"ste\" }"), "r.toml:2: fprop.x needs a spec");
+  EXPECT_NE(error_of("[fprop]\nx = { spec = \"bf16\", estimator = \"soft(20)\" }").find("at most 8 bits"),
+            std::string::npos);
   EXPECT_NE(error_of("[fprop]\nx = \"mxfp5\"").find("r.toml:2: fprop.x: "), std::string::npos);
   EXPECT_NE(error_of("[fprop\n").find("r.toml:"), std::string::npos);
   EXPECT_EQ(error_of("[[override]]\n[override.fprop]\nx = \"mxfp4\""),

@@ -120,7 +120,7 @@ void add_fuzz_command(CLI::App& app) {
   command->add_option("--iterations", o->iterations,
                       fmt::format("Cases an op ({} if no time is given)", kDefaultIterations));
   command->add_option("--seed", o->seed, "First seed; a fresh one, printed, if not given");
-  command->add_option("--replay", o->replay, "Run a case file instead")->check(CLI::ExistingFile);
+  command->add_option("--replay", o->replay, "Run a case file instead");
   command->add_option("--out", o->out, "Directory of the case files of failures")
       ->check(CLI::ExistingDirectory)
       ->capture_default_str();

@@ -3,8 +3,21 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <type_traits>
 
 namespace fp4sim::cli {
+namespace {
+
+/// Empty if the text is a whole number that T holds, else what is wrong: CLI11 itself would saturate.
+template <class T>
+std::string whole_number(const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? "" : text + " is not a whole number in range";
+}
+
+}  // namespace
 
 bool SettingOptions::given(const std::string& name) const {
   const auto it = options.find(name);
@@ -21,7 +34,10 @@ SettingOptions add_setting_options(CLI::App& command, train::Settings& settings,
     if (names.size() != 0 && std::find(names.begin(), names.end(), row.name) == names.end()) continue;
     result.options[row.name] = std::visit(
         [&](auto* value) {
-          return command.add_option("--" + std::string(row.name), *value, row.help)->capture_default_str();
+          CLI::Option* option = command.add_option("--" + std::string(row.name), *value, row.help);
+          using T = std::remove_pointer_t<decltype(value)>;
+          if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) option->check(whole_number<T>);
+          return option->capture_default_str()->take_last();
         },
         row.value);
   }

@@ -14,6 +14,7 @@
 #include "cli/commands/progress.h"
 #include "cli/io/files.h"
 #include "cli/train/checkpoint.h"
+#include "cli/train/import.h"
 #include "cli/train/trainer.h"
 #include "reference/contract/error.h"
 
@@ -100,7 +101,7 @@ void run(Options& o) {
   const std::unique_ptr<Backend> backend = make_backend(o.backend, o.threads);
   train::Trainer trainer(*backend, o.settings, std::move(recipe));
   if (!o.resume.empty()) trainer.restore(train::load_checkpoint(o.resume + "/checkpoint.safetensors"));
-  if (!o.init.empty()) trainer.initialize_from(train::load_checkpoint(o.init).parameters, o.init);
+  if (!o.init.empty()) trainer.initialize_from(train::load_model(o.init).parameters, o.init);
   const bool talk = !o.quiet && !o.json;
   if (talk) print_header(trainer, backend->name());
   const int64_t first_step = trainer.step();

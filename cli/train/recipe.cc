@@ -86,6 +86,8 @@ class Reader {
     if (const toml::node* e = t.get("estimator")) {
       if (row.id > kFpropW) fail(*e, key + ": an estimator belongs to an operand of fprop");
       place.estimator = estimator(*e, key + ".estimator");
+      if (place.estimator.kind != EstimatorKind::ste && place.spec.element.bits > 8)
+        fail(*e, fmt::format("{}: {} needs an element format of at most 8 bits", key, to_string(place.estimator)));
     }
     if (const toml::node* s = t.get("source")) {
       if (row.id != kDgradW && row.id != kWgradX) fail(*s, key + ": source belongs to dgrad.w and wgrad.x");

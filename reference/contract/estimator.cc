@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "reference/contract/fp_environment.h"
 #include "reference/contract/text_cursor.h"
 
 namespace fp4sim {
@@ -94,6 +95,7 @@ unsigned parse_parameters(TextCursor& cursor, const EstimatorRow& row, Estimator
 }  // namespace
 
 Estimator parse_estimator(std::string_view text) {
+  const FpEnvironment environment;  // decimal fractions must not follow the caller's rounding mode
   TextCursor cursor("estimator", text);
   Estimator estimator;
   const EstimatorRow* found = nullptr;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "reference/contract/fp_environment.h"
 #include "reference/contract/text_cursor.h"
 
 namespace fp4sim {
@@ -223,6 +224,7 @@ QuantSpec parse_plain(TextCursor& cursor) {
 }  // namespace
 
 QuantSpec parse_quant_spec(std::string_view text) {
+  const FpEnvironment environment;  // decimal fractions must not follow the caller's rounding mode
   TextCursor cursor("spec", text);
   const std::string_view word = cursor.peek_word();
   const auto* alias = std::find_if(std::begin(kSpecAliases), std::end(kSpecAliases),
