@@ -1,5 +1,7 @@
 // Step-0 loss and every parameter's gradient of gpt and llama against PyTorch (golden/spec/torch_*.safetensors): truth
 // that fp4sim did not produce. A tolerance is right here: PyTorch sums in another order (fp32 files: binary64 sums).
+#include <fmt/format.h>
+
 #include "cli/io/safetensors.h"
 #include "cli/train/executor.h"
 #include "cli/train/trainer.h"
@@ -44,7 +46,7 @@ double norm(std::span<const float> v) {
 class OutsideTruth : public testing::TestWithParam<Case> {
  protected:
   void compare_on(Backend& backend) {
-    const io::SafetensorsFile file(std::string(FP4SIM_GOLDEN_DIR) + "/spec/" + GetParam().file);
+    const io::SafetensorsFile file(fmt::format("{}/spec/{}", FP4SIM_GOLDEN_DIR, GetParam().file));
     const ModelConfig config = config_of(file.metadata());
     Recipe recipe = load_recipe(GetParam().recipe);
     recipe.product_exact = std::string(GetParam().product) == "exact";
@@ -76,8 +78,9 @@ class OutsideTruth : public testing::TestWithParam<Case> {
       // A key bias shifts all scores of a row alike: its gradient is zero but for rounding, so its weight's is the
       // scale.
       const bool key_bias = name.ends_with(".attn.k.bias");
-      const std::string weight = name.substr(0, name.rfind('.')) + ".weight";
-      const io::HostTensor scale = key_bias ? file.read("grad/" + weight) : expected;
+      std::string scale_name = "grad/";
+      scale_name.append(key_bias ? name.substr(0, name.rfind('.')).append(".weight") : name);
+      const io::HostTensor scale = file.read(scale_name);
       const double error = norm(difference) / norm(scale.as<float>());
       EXPECT_LE(error, GetParam().tolerance) << name;
       worst = std::max(worst, error);
