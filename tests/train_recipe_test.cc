@@ -147,6 +147,7 @@ TEST(Settings, a_wrong_config_is_one_clear_line) {
     return std::string("no error");
   };
   EXPECT_EQ(error("layers = \"four\""), "c.toml:1: layers has the wrong type");
+  EXPECT_EQ(error("seed = \"99999999999999999999\""), "c.toml:1: seed must be decimal digits below 2^64");
   EXPECT_EQ(error("layerz = 4"), "c.toml:1: layerz is not a setting");
   EXPECT_NE(error("layers = ").find("c.toml:1"), std::string::npos);
   EXPECT_EQ(error(""), "c.toml: recipe is missing");

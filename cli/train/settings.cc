@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <toml++/toml.h>
+#include <charconv>
 
 #include "reference/contract/error.h"
 
@@ -24,9 +25,10 @@ void assign(T& to, const toml::node& node, const std::string& where) {
 // TOML integers are signed 64-bit; seeds are unsigned and written as text.
 void assign(uint64_t& to, const toml::node& node, const std::string& where) {
   const auto text = node.value<std::string>();
-  if (!text || text->empty() || text->find_first_not_of("0123456789") != std::string::npos || text->size() > 20)
-    throw UsageError(where + " must be a text of decimal digits");
-  to = std::stoull(*text);
+  if (!text) throw UsageError(where + " has the wrong type");
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), to);
+  if (error != std::errc{} || end != text->data() + text->size())
+    throw UsageError(where + " must be decimal digits below 2^64");
 }
 
 }  // namespace
