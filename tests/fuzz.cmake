@@ -6,3 +6,6 @@ fp4sim_test(fuzz_differential_test LIBS fp4sim_fuzz LABELS differential SOURCES 
 fp4sim_test(fuzz_golden_test LIBS fp4sim_fuzz LABELS golden SOURCES fuzz_golden_test.cc)
 fp4sim_test(fuzz_end_to_end_test LIBS fp4sim_fuzz LABELS differential e2e slow SOURCES fuzz_end_to_end_test.cc)
 fp4sim_test(fuzz_cases_test LIBS fp4sim_fuzz LABELS golden differential SOURCES fuzz_cases_test.cc)
+add_test(NAME Fuzz.commands_print_and_exit_as_documented
+  COMMAND ${PROJECT_SOURCE_DIR}/tests/fuzz_commands.sh $<TARGET_FILE:fp4sim> ${PROJECT_SOURCE_DIR}/golden)
+set_tests_properties(Fuzz.commands_print_and_exit_as_documented PROPERTIES LABELS e2e TIMEOUT 120)
