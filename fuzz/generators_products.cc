@@ -15,14 +15,26 @@ Shape operand_shape(int64_t batch, int64_t rows, int64_t k, Axis axis) {
   return shape;
 }
 
-void draw_matmul(Dice& dice, Attrs& args) {
+/// Sizes of a product: small; sometimes many tiles in one direction (rows 1024 elements apart share cache sets and take
+/// their own path); sometimes a long contraction.
+void draw_product_sizes(Dice& dice, Attrs& args) {
+  constexpr int64_t kWide[] = {512, 1024, 1024, 2048};
   const int64_t k = draw_long_size(dice);
-  const int64_t rows = k > 200 ? 6 : 40;
   args.set("k", k);
+  args.set("batch", k < 200 && dice.one_in(3) ? dice.between(1, 3) : int64_t{0});
+  const int64_t rows = k > 200 ? 6 : 40;
   args.set("m", dice.one_in(20) ? int64_t{0} : dice.between(1, dice.one_in(4) ? 2 * rows : rows / 2));
   args.set("n", dice.between(1, dice.one_in(4) ? 2 * rows : rows / 2));
-  if (k < 40 && dice.one_in(8)) args.set(dice.one_in(2) ? "m" : "n", dice.between(100, 300));  // many tiles
-  args.set("batch", k < 200 && dice.one_in(3) ? dice.between(1, 3) : int64_t{0});
+  if (!dice.one_in(8)) return;
+  const bool wide = dice.one_in(2);
+  const char* longer = wide ? "n" : "m";
+  args.set(longer, dice.one_in(2) ? dice.pick(kWide) : dice.between(100, 1100));
+  args.set(wide ? "m" : "n", dice.between(1, k > 200 ? 2 : 5));
+  args.set("batch", int64_t{0});
+}
+
+void draw_matmul(Dice& dice, Attrs& args) {
+  draw_product_sizes(dice, args);
   args.set("a_axis", draw_axis(dice));
   args.set("b_axis", draw_axis(dice));
   args.set("codes", dice.below(2));

@@ -26,7 +26,7 @@ Shape matrix_shape(const Attrs& args) {
 
 void draw_quantize(Dice& dice, Attrs& args) {
   draw_matrix(dice, args);
-  args.set("spec", draw_spec(dice));
+  args.set("spec", dice.one_in(40) ? "fp32" : draw_spec(dice));
   args.set("row_offset", dice.one_in(2) ? int64_t{0} : dice.below(100000));
 }
 
@@ -42,7 +42,7 @@ void build_quantize(const Attrs& args, CaseBuilder& builder) {
 
 void draw_dequantize(Dice& dice, Attrs& args) {
   draw_matrix(dice, args);
-  args.set("spec", draw_spec(dice));
+  args.set("spec", dice.one_in(40) ? "fp32" : draw_spec(dice));
   args.set("codes", dice.one_in(4) ? int64_t{0} : int64_t{1});
 }
 

@@ -318,19 +318,19 @@ void stale_output(const SabotagedCall& c) {
 
 const std::vector<Mutant>& mutants() {
   static const std::vector<Mutant> table = {
-      {"tie_away", Op::quantize, 40, "ties rounded away from zero instead of to the even code", tie_away},
+      {"tie_away", Op::quantize, 80, "ties rounded away from zero instead of to the even code", tie_away},
       {"scale_plus_one", Op::quantize, 10, "stored scales one code too high", scale_plus_one},
       {"scale_minus_one", Op::quantize, 10, "stored scales one code too low", scale_minus_one},
       {"dropped_negative_zero", Op::quantize, 20, "-0 stored as +0", dropped_negative_zero},
       {"random_index_off_by_4", Op::quantize, 60, "random words of element i + 4", random_index_off_by_4},
       {"row_offset_ignored", Op::quantize, 60, "random words of a tensor that begins at row 0", row_offset_ignored},
       {"wrong_axis", Op::quantize, 20, "blocks along the other axis", wrong_axis},
-      {"tensor_scale_ignored", Op::dequantize, 40, "the tensor scale of a two-level format left out",
+      {"tensor_scale_ignored", Op::dequantize, 150, "the tensor scale of a two-level format left out",
        tensor_scale_ignored},
       {"dge_wrong_clip", Op::estimator_grad, 40, "the largest multiplier of dge one too high", dge_wrong_clip},
       {"signs_on_the_wrong_side", Op::hadamard, 20, "signs after the butterflies", signs_on_the_wrong_side},
       {"rope_style_swapped", Op::rope, 10, "interleaved pairs for half-split ones", rope_style_swapped},
-      {"unfused_multiply_add", Op::matmul, 60, "product and sum rounded separately", unfused_multiply_add},
+      {"unfused_multiply_add", Op::matmul, 100, "product and sum rounded separately", unfused_multiply_add},
       {"panel_order_reversed", Op::matmul, 250, "panels of k added in descending order", panel_order_reversed},
       {"column_panels_reversed", Op::column_sum, 200, "panels of rows added in descending order",
        column_panels_reversed},

@@ -47,7 +47,8 @@ std::string draw_scale(Dice& dice) {
 
 std::string draw_any(Dice& dice) {
   std::string text = dice.pick(kElements);
-  text += dice.one_in(8) ? ":none" : std::string(":") + dice.pick(kGranularities) + ":" + draw_scale(dice);
+  const bool level = text == "bf16" || text == "fp16";  // 16-bit elements take no scale
+  text += level || dice.one_in(8) ? ":none" : std::string(":") + dice.pick(kGranularities) + ":" + draw_scale(dice);
   text += std::string(":") + (dice.one_in(2) ? "rne" : dice.pick(kRoundings).name);
   if (dice.one_in(8)) text += "+sr34";
   if (dice.one_in(8)) text += "+ieee";
@@ -68,8 +69,10 @@ bool is_computable(const std::string& spec) {
 }
 
 std::string draw_spec(Dice& dice) {
+  // Chosen once: most of the arbitrary combinations are refused, and must not give way to the published ones.
+  const bool published = dice.one_in(2);
   for (int i = 0; i < kAttempts; ++i) {
-    const std::string text = dice.one_in(2) ? std::string(dice.pick(kPublished)) : draw_any(dice);
+    const std::string text = published ? std::string(dice.pick(kPublished)) : draw_any(dice);
     if (is_computable(text) && !is_identity(parse_quant_spec(text))) return to_string(parse_quant_spec(text));
   }
   throw Error("no computable spec found: the generator's tables do not fit require_computable");
