@@ -38,7 +38,7 @@ expect 1 'missing.txt' -- train "${tiny[@]}" --data missing.txt
 expect 1 'empty.txt.*empty' -- train "${tiny[@]}" --data empty.txt
 expect 1 'short.txt.*context 32 needs at least 33' -- train "${tiny[@]}" --data short.txt
 expect 1 'context 100000' -- train "${tiny[@]}" --context 100000 --corpus-bytes 3000
-expect 1 '.' -- train "${tiny[@]}" --data .
+expect 1 '\..*(not a|directory|cannot)' -- train "${tiny[@]}" --data .
 
 # recipes
 expect 2 'unknown recipe `nope`.*mxfp4-ste' -- train --recipe nope
@@ -70,12 +70,25 @@ expect 2 'unknown stage' -- graph --stage nowhere
 # checkpoints
 expect 1 'nowhere' -- train --resume nowhere
 expect 2 'lr is 0.001' -- train --resume run --lr 0.5
+expect 2 'preset' -- train --resume run --preset tiny
+expect 1 'holds another run' -- train "${tiny[@]}" --corpus-bytes 3000 --out run
+expect 2 'rope-style belongs to' -- train "${tiny[@]}" --rope-style half
+expect 2 'always tied' -- train "${tiny[@]}" --tied-head false
+expect 2 'one thread' -- train "${tiny[@]}" --backend scalar --threads 4
+expect 2 'eval-every needs validation' -- train "${tiny[@]}" --val-fraction 0 --eval-every 1
 expect 2 'resume' -- train --resume run --init run/checkpoint.safetensors
 cp -r run broken && cp truncated.safetensors broken/checkpoint.safetensors
 expect 1 'broken/checkpoint.safetensors' -- train --resume broken
+cp -r run edited && sed -i 's/^lr = .*/lr = 0.5/' edited/config.toml
+expect 1 'other settings' -- train --resume edited
+cp -r run damaged && printf 'lr = ' > damaged/config.toml
+expect 2 'damaged/config.toml:1' -- train --resume damaged
+expect 1 'missing.toml' -- train --config missing.toml
+head -c 1000 /dev/zero > zeros.bin
+expect 1 'zeros.bin' -- generate --checkpoint zeros.bin --ids
 expect 1 'truncated.safetensors' -- train "${tiny[@]}" --init truncated.safetensors --corpus-bytes 3000
 expect 1 'zeros.safetensors' -- train "${tiny[@]}" --init zeros.safetensors --corpus-bytes 3000
-expect 1 'checkpoint' -- train "${tiny[@]}" --width 64 --init run/checkpoint.safetensors --corpus-bytes 3000
+expect 1 'width 32 and 64' -- train "${tiny[@]}" --width 64 --init run/checkpoint.safetensors --corpus-bytes 3000
 expect 1 'readonly|cannot|not a' -- train "${tiny[@]}" --corpus-bytes 3000 --out short.txt
 expect 1 'missing.safetensors' -- eval --checkpoint missing.safetensors --data short.txt
 expect 1 'truncated.safetensors' -- eval --checkpoint truncated.safetensors --data short.txt

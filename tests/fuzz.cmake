@@ -9,3 +9,4 @@ fp4sim_test(fuzz_cases_test LIBS fp4sim_fuzz LABELS golden differential SOURCES 
 add_test(NAME Fuzz.commands_print_and_exit_as_documented
   COMMAND ${PROJECT_SOURCE_DIR}/tests/fuzz_commands.sh $<TARGET_FILE:fp4sim> ${PROJECT_SOURCE_DIR}/golden)
 set_tests_properties(Fuzz.commands_print_and_exit_as_documented PROPERTIES LABELS e2e TIMEOUT 120)
+fp4sim_test(fuzz_recipes_test LIBS fp4sim_fuzz LABELS property differential e2e SOURCES fuzz_recipes_test.cc)

@@ -18,7 +18,6 @@ ModelConfig tiny(const std::string& kind) {
   c.layers = 2;
   c.width = 64;
   c.context = 32;
-  c.tied_head = false;
   if (kind == "llama") c.kv_heads = 2;
   return resolved(c);
 }
@@ -36,8 +35,8 @@ size_t count(const Graph& g, Op op) {
   return n;
 }
 
-/// Loss and all gradients of one step on random tokens.
-std::vector<std::vector<float>> run(const TrainingStep& step, const ModelConfig& config) {
+/// Loss and all gradients of one step on fixed tokens; micro-batch m reads text number first_batch + m.
+std::vector<std::vector<float>> run(const TrainingStep& step, const ModelConfig& config, size_t first_batch = 0) {
   const auto backend = simd::make_backend(2);
   ValueStore store(*backend);
   Executor executor(*backend, step.graph, store);
@@ -49,8 +48,8 @@ std::vector<std::vector<float>> run(const TrainingStep& step, const ModelConfig&
   for (size_t m = 0; m < step.ids.size(); ++m) {
     std::vector<int32_t> ids, targets;
     for (int64_t i = 0; i < step.graph.type(step.ids[m]).shape[0]; ++i) {
-      ids.push_back(static_cast<int32_t>((i * 37 + 11 * static_cast<int64_t>(m)) % 251));
-      targets.push_back(static_cast<int32_t>((i * 53 + 5) % 256));
+      ids.push_back(static_cast<int32_t>((i * 37 + 11 * static_cast<int64_t>(first_batch + m)) % 251));
+      targets.push_back(static_cast<int32_t>((i * 53 + 5 + 7 * static_cast<int64_t>(first_batch + m)) % 256));
     }
     executor.set_input(step.ids[m], ids.data(), static_cast<int64_t>(ids.size() * 4));
     executor.set_input(step.targets[m], targets.data(), static_cast<int64_t>(targets.size() * 4));
@@ -171,12 +170,53 @@ TEST(Passes, bf16_storage_rounds_every_forward_value_but_the_losses) {
     }
 }
 
-TEST(Passes, two_runs_of_two_micro_batches_give_the_same_bits) {
-  const ModelConfig config = tiny("gpt");
-  const TrainingStep two = build_training_step(config, load_recipe("fp32"), small_step(2), Stage::packed);
-  EXPECT_EQ(two.ids.size(), 2u);
-  const auto once = run(two, config), again = run(two, config);
-  EXPECT_EQ(once, again);
+TEST(Passes, gradients_of_two_micro_batches_are_the_sum_of_the_halves) {
+  // The weight of a row is 1/N over the rows of the step: with twice the rows it is exactly half, and every operation
+  // of the fp32 recipe's backward pass is linear, so a micro-batch's gradient is exactly half of that of a step of its
+  // own.
+  for (const char* kind : {"gpt", "llama"}) {
+    const ModelConfig config = tiny(kind);
+    const Recipe recipe = load_recipe("fp32");
+    const auto both = run(build_training_step(config, recipe, small_step(2), Stage::packed), config);
+    const TrainingStep one = build_training_step(config, recipe, small_step(), Stage::packed);
+    const auto first = run(one, config, 0), second = run(one, config, 1);
+    for (size_t g = 1; g < both.size(); ++g)
+      for (size_t i = 0; i < both[g].size(); ++i)
+        ASSERT_EQ(both[g][i], 0.5f * first[g][i] + 0.5f * second[g][i]) << "gradient " << g << " element " << i;
+  }
+}
+
+TEST(Passes, stochastic_quantizers_of_the_second_micro_batch_count_its_rows_and_weights_do_not) {
+  Recipe recipe = parse_recipe("[fprop]\nx = \"mxfp4:sr32\"\nw = \"mxfp4:sr32\"", "r.toml");
+  const Graph g = build_training_step(tiny("gpt"), recipe, small_step(2), Stage::packed).graph;
+  std::map<std::string, std::vector<int64_t>> offsets;
+  for (const Node& node : g.nodes)
+    if (node.op == Op::quantize) offsets[node.name].push_back(node.attrs.integer("row_offset"));
+  EXPECT_EQ(offsets.at("layers.0.ffn.up/x/fprop"), (std::vector<int64_t>{0, 64}));
+  EXPECT_EQ(offsets.at("layers.0.ffn.up/w/fprop"), (std::vector<int64_t>{0, 0}));
+}
+
+TEST(Passes, codes_along_another_axis_are_decoded_with_their_residual) {
+  // Square shapes: the codes of x along its last axis would fit the shape of wgrad, which contracts the first.
+  ModelConfig c = tiny("llama");
+  c.kv_heads = c.heads;
+  StepOptions o = small_step();
+  Recipe exact = parse_recipe(
+      "[fprop]\nx = \"e2m1:row:fp32:rne+occ(0.9,fp32,row)\"\nw = \"e2m1:row:fp32\"\n"
+      "[dgrad]\ndy = \"e2m1:row:fp32\"\nw = { spec = \"fp32\", source = \"forward\" }\n"
+      "[wgrad]\ndy = \"e2m1:row:fp32\"\nx = { spec = \"fp32\", source = \"forward\" }\n",
+      "r.toml");
+  const Graph g = build_training_step(c, exact, o, Stage::packed).graph;
+  EXPECT_NO_THROW(validate(g));
+  for (const Node& node : g.nodes) {
+    if (node.op != Op::matmul || node.name.ends_with("/fprop")) continue;
+    for (const ValueId v : node.inputs) EXPECT_EQ(g.type(v).dtype, DType::f32) << node.name;
+    EXPECT_FALSE(node.name.ends_with("/sparse"));
+  }
+  for (const Node& node : g.nodes)
+    if (node.op == Op::sparse_matmul) {
+      EXPECT_TRUE(node.name.ends_with("/fprop/sparse")) << node.name;
+    }
 }
 
 TEST(MemoryPlan, never_gives_overlapping_memory_to_values_that_live_together) {
@@ -200,6 +240,21 @@ TEST(MemoryPlan, never_gives_overlapping_memory_to_values_that_live_together) {
         ASSERT_FALSE(together && overlap) << "values " << a << " and " << b;
       }
   }
+}
+
+TEST(Model, ties_the_head_of_gpt_and_not_of_llama) {
+  ModelConfig c;
+  EXPECT_TRUE(resolved(c).tied_head);
+  c.kind = "llama";
+  EXPECT_FALSE(resolved(c).tied_head);
+  const auto has_head = [](const ModelConfig& m) {
+    for (const ParameterInfo& info : parameter_infos(resolved(m)))
+      if (info.name == "head.weight") return true;
+    return false;
+  };
+  EXPECT_TRUE(has_head(c));
+  c.tied_head = true;
+  EXPECT_FALSE(has_head(c));
 }
 
 TEST(Model, rejects_sizes_that_do_not_fit_with_both_numbers) {

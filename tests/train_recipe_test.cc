@@ -35,6 +35,13 @@ TEST(Recipe, errors_name_the_file_the_line_and_the_key) {
             "r.toml:1: override needs `layers`, a pattern such as \"layers.0.*\"");
   const std::string occ = "\"e2m1:row:fp32:rne+occ(0.99,e4m3,row)\"";
   EXPECT_NE(error_of("[fprop]\nx = " + occ + "\nw = " + occ).find("two +occ operands"), std::string::npos);
+  EXPECT_NE(error_of("embedding = \"e4m3:row:fp32:rne+had(16,none)\"").find("+had and +occ"), std::string::npos);
+  EXPECT_NE(error_of("[attention]\nq = \"mxfp4+had(16,none)\"").find("attention q, k"), std::string::npos);
+  const std::string rotated = "\"mxfp4+had(32,none)\"";
+  EXPECT_NE(error_of("[fprop]\nx = " + rotated + "\nw = " + rotated +
+                     "\n[wgrad]\nx = { spec = \"mxfp4\", source = \"forward\" }")
+                .find("rotated operand"),
+            std::string::npos);
   EXPECT_NE(error_of("[fprop]\nx = \"mxfp4+had(32,none)\"").find("both operands need the same +had"),
             std::string::npos);
 }
@@ -130,10 +137,12 @@ TEST(Settings, config_toml_round_trips_every_row) {
   s.seed = UINT64_MAX;
   s.schedule.lr = 0.1 + 0.2;
   s.val_fraction = 0;
-  const std::string text = to_toml(s, "name = \"x\"\n");
-  Settings back;
-  EXPECT_EQ(from_toml(text, "c.toml", back), "name = \"x\"\n");
-  EXPECT_EQ(to_toml(back, "name = \"x\"\n"), text);
+  for (const std::string recipe : {"name = \"x\"\n", "", "a = '''x'''\r\n\t\x01"}) {
+    const std::string text = to_toml(s, recipe);
+    Settings back;
+    EXPECT_EQ(from_toml(text, "c.toml", back), recipe);
+    EXPECT_EQ(to_toml(back, recipe), text);
+  }
 }
 
 TEST(Settings, a_wrong_config_is_one_clear_line) {

@@ -105,10 +105,7 @@ struct Change {
   void (*prepare)(Settings&) = [](Settings&) {};  // what must hold for the setting to count
 };
 
-void llama(Settings& s) {
-  s.model.kind = "llama";
-  s.model.tied_head = false;
-}
+void llama(Settings& s) { s.model.kind = "llama"; }
 
 const Change kChanges[] = {
     {"recipe", "mxfp4-ste"},
@@ -207,7 +204,28 @@ TEST(Trainer, refuses_a_checkpoint_of_another_run_by_name_of_what_differs) {
   EXPECT_NE(message([](TrainingState& t) { t.step = 99; }).find("step 99"), std::string::npos);
   EXPECT_NE(message([](TrainingState& t) { t.model.layers = 9; }).find("other sizes"), std::string::npos);
   EXPECT_NE(message([](TrainingState& t) { t.numerics_version = 99; }).find("numerics_version 99"), std::string::npos);
+  EXPECT_NE(message([](TrainingState& t) { t.config += "x"; }).find("other settings"), std::string::npos);
+  EXPECT_NE(message([](TrainingState& t) { t.notes["data_sha256"] = "0"; }).find("data has changed"),
+            std::string::npos);
+  EXPECT_NE(message([](TrainingState& t) { t.data_cursor = 1; }).find("data position"), std::string::npos);
   EXPECT_NE(message([](TrainingState& t) { t.states.clear(); }).find("adamw.m/"), std::string::npos);
+}
+
+TEST(Trainer, does_not_write_a_new_run_over_another) {
+  const fp4sim::testing::TempFolder folder;
+  const Settings s = tiny("fp32");
+  train_all(s, folder.path());
+  EXPECT_THROW(train_all(s, folder.path()), Error);
+}
+
+TEST(Trainer, the_last_line_of_the_metrics_has_the_final_validation_loss) {
+  const fp4sim::testing::TempFolder folder;
+  const TrainResult r = train_all(tiny("fp32"), folder.path());
+  const std::string text = io::read_text_file(folder.path() + "/metrics.jsonl");
+  const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
+  const size_t at = last.find("\"val_loss\":");
+  ASSERT_NE(at, std::string::npos) << last;
+  EXPECT_EQ(std::strtod(last.c_str() + at + 11, nullptr), r.val_loss);
 }
 
 TEST(Trainer, needs_no_validation_data_when_the_fraction_is_zero) {

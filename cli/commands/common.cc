@@ -13,8 +13,9 @@ constexpr const char* kLockstep = "lockstep:";
 std::unique_ptr<Backend> make_lockstep(const std::string& pair, int threads) {
   const size_t comma = pair.find(',');
   if (comma == std::string::npos) throw UsageError("backend lockstep: takes two names: lockstep:A,B");
-  return fuzz::make_lockstep(make_backend(pair.substr(0, comma), threads),
-                             make_backend(pair.substr(comma + 1), threads));
+  // The threads are for the sides that have them.
+  const auto side = [&](const std::string& name) { return make_backend(name, name == "scalar" ? 0 : threads); };
+  return fuzz::make_lockstep(side(pair.substr(0, comma)), side(pair.substr(comma + 1)));
 }
 
 }  // namespace
@@ -22,6 +23,8 @@ std::unique_ptr<Backend> make_lockstep(const std::string& pair, int threads) {
 std::unique_ptr<Backend> make_backend(const std::string& name, int threads) {
   if (threads < 0 || threads > 4096)
     throw UsageError("threads must be between 0 (all cores) and 4096, got " + std::to_string(threads));
+  if (name == "scalar" && threads > 1)
+    throw UsageError("backend scalar computes on one thread, not " + std::to_string(threads));
   if (name == "scalar") return scalar::make_backend();
   if (name == "simd") return simd::make_backend(threads);
   for (const simd::Level level : {simd::Level::sse2, simd::Level::avx2, simd::Level::avx512, simd::Level::avx512vnni})

@@ -70,14 +70,6 @@ train::TokenData data_of(const Options& o, const train::LoadedModel& model, int6
   return run_data(settings_of(o, model));
 }
 
-/// The first parameter that holds a NaN or an infinity, or "no parameter".
-std::string nonfinite_parameter(const train::LoadedModel& model) {
-  for (const auto& [name, tensor] : model.parameters)
-    for (const float value : tensor.as<float>())
-      if (!std::isfinite(value)) return name;
-  return "no parameter";
-}
-
 void run(const Options& o) {
   const train::LoadedModel model = train::load_model(o.inference.checkpoint, o.inference.vocab);
   const train::Recipe recipe = recipe_of(o.inference, model);
@@ -88,8 +80,7 @@ void run(const Options& o) {
   train::InferenceModel inference(*backend, model, recipe);
   const train::Evaluation result = inference.evaluate(data, context, o.batch > 0 ? o.batch : own_batch);
   if (!std::isfinite(result.nll))
-    throw Error(fmt::format("{}: the loss over {} tokens is {} ({} holds a value that is not finite)",
-                            o.inference.checkpoint, result.tokens, result.nll, nonfinite_parameter(model)));
+    throw Error(fmt::format("{}: the loss over {} tokens is {}", o.inference.checkpoint, result.tokens, result.nll));
   if (o.json) {
     const nlohmann::ordered_json j{{"nll", result.nll},
                                    {"ppl", result.perplexity()},

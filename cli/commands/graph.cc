@@ -33,6 +33,7 @@ train::Stage parse_stage(const std::string& name) {
 
 void run(Options& o) {
   apply_preset(o.given, o.settings);
+  check_given(o.given, o.settings);
   train::check(o.settings);
   const train::Recipe recipe = train::load_recipe(o.settings.recipe);
   const train::TrainingStep step =

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <type_traits>
 
+#include "reference/contract/error.h"
+
 namespace fp4sim::cli {
 namespace {
 
@@ -28,8 +30,9 @@ SettingOptions add_setting_options(CLI::App& command, train::Settings& settings,
                                    std::initializer_list<std::string_view> names) {
   SettingOptions result;
   result.preset = std::make_shared<std::string>("small");
-  command.add_option("--preset", *result.preset, "sizes: tiny, small, medium, …; options given beside it win")
-      ->capture_default_str();
+  result.preset_option =
+      command.add_option("--preset", *result.preset, "sizes: tiny, small, medium, …; options given beside it win")
+          ->capture_default_str();
   for (const train::SettingRow& row : train::setting_rows(settings)) {
     if (names.size() != 0 && std::find(names.begin(), names.end(), row.name) == names.end()) continue;
     result.options[row.name] = std::visit(
@@ -42,6 +45,14 @@ SettingOptions add_setting_options(CLI::App& command, train::Settings& settings,
         row.value);
   }
   return result;
+}
+
+void check_given(const SettingOptions& given, const train::Settings& settings) {
+  if (settings.model.kind != "gpt") return;
+  for (const char* name : {"rope-style", "rope-theta"})
+    if (given.given(name)) throw UsageError(std::string("--") + name + " belongs to --model llama");
+  if (given.given("tied-head") && !settings.model.tied_head)
+    throw UsageError("--tied-head false: gpt's head is always tied");
 }
 
 void apply_preset(const SettingOptions& given, train::Settings& settings) {

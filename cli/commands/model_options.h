@@ -20,6 +20,7 @@ namespace fp4sim::cli {
 struct SettingOptions {
   std::map<std::string, CLI::Option*> options;
   std::shared_ptr<std::string> preset;
+  CLI::Option* preset_option = nullptr;
   bool given(const std::string& name) const;
 };
 
@@ -27,6 +28,9 @@ struct SettingOptions {
 /// parse.
 SettingOptions add_setting_options(CLI::App& command, train::Settings& settings,
                                    std::initializer_list<std::string_view> names);
+
+/// UsageError for an option that the model kind has no use for.
+void check_given(const SettingOptions& given, const train::Settings& settings);
 
 /// Sets what the preset gives and the user did not.
 void apply_preset(const SettingOptions& given, train::Settings& settings);

@@ -51,8 +51,11 @@ train::Recipe prepare(Options& o) {
     o.out = o.resume;
   }
   const std::string file = !o.resume.empty() ? o.resume + "/config.toml" : o.config;
+  if (!file.empty() && o.given.preset_option->count() > 0)
+    throw UsageError("--preset does not go with the settings of " + file);
   if (!file.empty()) return settings_from_file(o, file, o.settings);
   apply_preset(o.given, o.settings);
+  check_given(o.given, o.settings);
   return train::load_recipe(o.settings.recipe);
 }
 
@@ -61,6 +64,7 @@ void print_header(const train::Trainer& t, const std::string& backend) {
   fmt::print("{}, {} layers, {} heads, width {}, context {}: {:.3g} M parameters, {} recipe, {} backend\n",
              s.model.kind, s.model.layers, s.model.heads, s.model.width, s.model.context,
              static_cast<double>(t.parameter_count()) / 1e6, t.recipe().name, backend);
+  if (!t.recipe().description.empty()) fmt::print("{}: {}\n", t.recipe().name, t.recipe().description);
   fmt::print("{}: {} tokens a step, {} steps, {:.1f} MiB held{}\n", s.data.empty() ? "generated corpus" : s.data,
              t.tokens_a_step(), s.schedule.steps, static_cast<double>(t.memory_bytes()) / (1 << 20),
              t.entropy() ? fmt::format(", entropy floor {:.4f} nats/byte", *t.entropy()) : "");
@@ -95,13 +99,21 @@ void print_result(const Options& o, const train::Trainer& t, const train::TrainR
              r.tokens_per_s, r.hash);
 }
 
+/// Takes the parameters of a model that computes the same function.
+void initialize(train::Trainer& trainer, const std::string& path) {
+  const train::LoadedModel loaded = train::load_model(path);
+  const std::string difference = train::first_difference(loaded.config, trainer.settings().model);
+  if (!difference.empty()) throw Error(fmt::format("{}: its model differs from the run's: {}", path, difference));
+  trainer.initialize_from(loaded.parameters, path);
+}
+
 void run(Options& o) {
   train::Recipe recipe = prepare(o);
   train::check(o.settings);
   const std::unique_ptr<Backend> backend = make_backend(o.backend, o.threads);
   train::Trainer trainer(*backend, o.settings, std::move(recipe));
   if (!o.resume.empty()) trainer.restore(train::load_checkpoint(o.resume + "/checkpoint.safetensors"));
-  if (!o.init.empty()) trainer.initialize_from(train::load_model(o.init).parameters, o.init);
+  if (!o.init.empty()) initialize(trainer, o.init);
   const bool talk = !o.quiet && !o.json;
   if (talk) print_header(trainer, backend->name());
   const int64_t first_step = trainer.step();

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include <cstring>
 
 #include "cli/io/llama2c.h"
@@ -85,11 +87,18 @@ LoadedModel load_by_kind(const std::string& path) {
   return model;
 }
 
+void require_finite(const TensorMap& parameters, const std::string& origin) {
+  for (const auto& [name, tensor] : parameters)
+    for (const float value : tensor.as<float>())
+      if (!std::isfinite(value)) throw Error(fmt::format("{}: {} holds a value that is not finite", origin, name));
+}
+
 }  // namespace
 
 LoadedModel load_model(const std::string& path, const std::string& vocab_path) {
   LoadedModel model = load_by_kind(path);
   require_parameters(model.config, model.parameters, path);
+  require_finite(model.parameters, path);
   if (!vocab_path.empty()) {
     model.vocab = io::read_vocab(vocab_path);
     if (model.vocab->size() != model.config.vocab)

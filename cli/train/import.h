@@ -23,7 +23,8 @@ struct LoadedModel {
 /// The model of a file. A name ending in .bin is llama2.c's legacy format; everything else must be safetensors: an
 /// fp4sim checkpoint, or the Hugging Face names, where a config.json beside the file gives heads, rope_theta, eps and
 /// context (absent: heads of width 64, or 8 heads for widths that 64 does not divide; theta 10000, eps 1e-5, context
-/// 2048). `vocab_path` may be empty. Throws Error naming the file and what is missing, foreign or inconsistent.
+/// 2048). `vocab_path` may be empty. Throws Error naming the file and what is missing, foreign, inconsistent or not
+/// finite.
 LoadedModel load_model(const std::string& path, const std::string& vocab_path = {});
 
 }  // namespace fp4sim::train

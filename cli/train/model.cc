@@ -153,6 +153,28 @@ ModelConfig resolved(ModelConfig c) {
   return c;
 }
 
+std::string first_difference(const ModelConfig& a, const ModelConfig& b) {
+  const auto row = [](const char* name, const auto& x, const auto& y) {
+    return x == y ? std::string() : fmt::format("{} {} and {}", name, x, y);
+  };
+  const bool llama = a.kind == "llama";
+  const std::string rows[] = {row("model", a.kind, b.kind),
+                              row("layers", a.layers, b.layers),
+                              row("heads", a.heads, b.heads),
+                              row("kv-heads", a.kv_heads, b.kv_heads),
+                              row("width", a.width, b.width),
+                              row("hidden", a.hidden, b.hidden),
+                              llama ? std::string() : row("context", a.context, b.context),
+                              row("vocab", a.vocab, b.vocab),
+                              row("tied-head", a.tied_head, b.tied_head),
+                              llama ? row("rope-style", a.rope_style, b.rope_style) : std::string(),
+                              llama ? row("rope-theta", a.rope_theta, b.rope_theta) : std::string(),
+                              row("norm-eps", a.norm_eps, b.norm_eps)};
+  for (const std::string& text : rows)
+    if (!text.empty()) return text;
+  return {};
+}
+
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> rows = {
       {"tiny", 2, 4, 0, 64, 0, 32, 4, "tests"},

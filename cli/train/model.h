@@ -20,7 +20,7 @@ struct ModelConfig {
   int64_t hidden = 0;  // 0: gpt 4·width; llama 8/3·width rounded up to a multiple of 32
   int64_t context = 64;
   int64_t vocab = 256;
-  bool tied_head = true;                   // gpt is always tied; llama untied unless imported so
+  bool tied_head = false;                  // the head is the embedding table; resolved() makes gpt's always so
   std::string rope_style = "interleaved";  // interleaved (llama2.c) | half (HF)
   double rope_theta = 10000;
   double norm_eps = 1e-5;
@@ -32,6 +32,10 @@ struct ModelConfig {
 /// Fills kv_heads and hidden where they are 0, and the head's tying by kind; throws UsageError naming sizes that do not
 /// fit.
 ModelConfig resolved(ModelConfig config);
+
+/// What makes two models of the same parameters compute different functions, as "heads 2 and 4"; empty if nothing does.
+/// Llama's context is only the length of its tables and does not count.
+std::string first_difference(const ModelConfig& a, const ModelConfig& b);
 
 /// A named size: layers, heads, width, context and the batch that goes with it.
 struct Preset {

@@ -116,15 +116,22 @@ class Reader {
   const std::string& origin_;
 };
 
+/// What a product's two operands must agree on (numerics.md §6).
+void check_product(const Reader& reader, const toml::node& at, const std::string& product, const QuantSpec& a,
+                   const QuantSpec& b) {
+  if (!(a.hadamard == b.hadamard)) reader.fail(at, product + ": both operands need the same +had");
+  if (a.occ.enabled && b.occ.enabled) reader.fail(at, product + ": a product of two +occ operands is not defined");
+}
+
 void check_layer(const Reader& reader, const toml::node& at, const LayerRecipe& layer) {
   const std::pair<PlaceId, PlaceId> products[] = {{kFpropX, kFpropW}, {kDgradDy, kDgradW}, {kWgradDy, kWgradX}};
   for (const auto& [a, b] : products) {
-    const QuantSpec &sa = layer[a].spec, &sb = layer[b].spec;
-    if (!(sa.hadamard == sb.hadamard))
-      reader.fail(at, fmt::format("{}: both operands need the same +had", kPlaces[a].product));
-    if (sa.occ.enabled && sb.occ.enabled)
-      reader.fail(at, fmt::format("{}: a product of two +occ operands is not defined", kPlaces[a].product));
+    check_product(reader, at, kPlaces[a].product, layer[a].spec, layer[b].spec);
   }
+  for (const auto& [backward, forward] : {std::pair{kDgradW, kFpropW}, {kWgradX, kFpropX}})
+    if (layer[backward].source == Source::forward && layer[forward].spec.hadamard.n != 0)
+      reader.fail(at, fmt::format("{}.{}: source = \"forward\" of a rotated operand (+had) is not defined",
+                                  kPlaces[backward].product, kPlaces[backward].operand));
 }
 
 }  // namespace
@@ -165,13 +172,19 @@ Recipe parse_recipe(std::string_view toml_text, const std::string& origin) {
   with("activations",
        [&](const toml::node& n) { recipe.bf16_activations = reader.choice(n, "activations", "fp32", "bf16"); });
   with("product", [&](const toml::node& n) { recipe.product_exact = reader.choice(n, "product", "fake", "exact"); });
-  with("embedding", [&](const toml::node& n) { recipe.embedding = reader.spec(n, "embedding"); });
+  with("embedding", [&](const toml::node& n) {
+    recipe.embedding = reader.spec(n, "embedding");
+    if (recipe.embedding.hadamard.n != 0 || recipe.embedding.occ.enabled)
+      reader.fail(n, "embedding: +had and +occ belong to operands of products");
+  });
   with("attention", [&](const toml::node& n) {
     const toml::table& t = reader.table(n, "attention");
     reader.only(t, "attention", {"q", "k", "v", "p"});
     for (size_t i = 0; i < 4; ++i)
       if (const toml::node* spec = t.get(kAttentionKeys[i]))
         recipe.attention[i] = reader.spec(*spec, std::string("attention.") + kAttentionKeys[i]);
+    check_product(reader, n, "attention q, k", recipe.attention[0], recipe.attention[1]);
+    check_product(reader, n, "attention v, p", recipe.attention[2], recipe.attention[3]);
   });
   reader.layer(root, recipe.linear);
   check_layer(reader, root, recipe.linear);

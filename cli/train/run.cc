@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/io/files.h"
@@ -22,6 +23,8 @@ class RunFolder {
     std::error_code failed;
     fs::create_directories(path_, failed);
     if (failed) throw Error("cannot create the folder " + path_ + ": " + failed.message());
+    if (trainer.step() == 0 && fs::exists(path_ + "/checkpoint.safetensors", failed))
+      throw Error(path_ + " holds another run: continue it with --resume, or choose a new folder");
     io::write_file_atomic(path_ + "/config.toml", to_toml(trainer.settings(), trainer.recipe().text));
     keep_metrics_until(trainer.step());
     metrics_ = std::fopen((path_ + "/metrics.jsonl").c_str(), "ab");
@@ -82,15 +85,17 @@ TrainResult run_training(Trainer& trainer, const std::string& out,
   RunFolder folder(out, trainer);
   const Settings& s = trainer.settings();
   const int64_t steps = s.schedule.steps;
+  double val_loss = trainer.step() == steps ? trainer.evaluate(0) : std::numeric_limits<double>::quiet_NaN();
   while (trainer.step() < steps) {
     StepReport report = trainer.advance();
+    if (report.step == steps && s.val_fraction > 0) report.val_loss = val_loss = trainer.evaluate(0);
     if (due(s.eval_every, report.step, steps)) report.val_loss = trainer.evaluate(s.eval_batches);
     folder.write(report, trainer.tokens_a_step());
     on_step(report);
     if (due(s.save_every, report.step, steps)) folder.save(trainer);
   }
   folder.save(trainer);
-  return trainer.result();
+  return trainer.result(val_loss);
 }
 
 }  // namespace fp4sim::train

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <toml++/toml.h>
+#include <algorithm>
 #include <charconv>
 
 #include "reference/contract/error.h"
@@ -29,6 +30,21 @@ void assign(uint64_t& to, const toml::node& node, const std::string& where) {
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), to);
   if (error != std::errc{} || end != text->data() + text->size())
     throw UsageError(where + " must be decimal digits below 2^64");
+}
+
+/// A TOML basic string.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n')
+      out += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+    else
+      out += c;
+  }
+  return out + '"';
 }
 
 }  // namespace
@@ -71,7 +87,7 @@ std::vector<SettingRow> setting_rows(Settings& s) {
 
 std::string value_text(const SettingRow& row) {
   struct {
-    std::string operator()(const std::string* v) const { return fmt::format("\"{}\"", escape(*v)); }
+    std::string operator()(const std::string* v) const { return quoted(*v); }
     std::string operator()(const int64_t* v) const { return std::to_string(*v); }
     std::string operator()(const uint64_t* v) const { return fmt::format("\"{}\"", *v); }
     std::string operator()(const double* v) const {
@@ -79,14 +95,6 @@ std::string value_text(const SettingRow& row) {
       return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
     }
     std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
-    static std::string escape(const std::string& v) {
-      std::string out;
-      for (const char c : v) {
-        if (c == '"' || c == '\\') out += '\\';
-        out += c;
-      }
-      return out;
-    }
   } print;
   return std::visit(print, row.value);
 }
@@ -95,7 +103,7 @@ std::string to_toml(const Settings& settings, const std::string& recipe_text) {
   Settings copy = settings;
   std::string text = "# Everything needed to repeat the run: `fp4sim train --config` this file.\n";
   for (const SettingRow& row : setting_rows(copy)) text += fmt::format("{} = {}\n", row.name, value_text(row));
-  return text + "\n# The recipe as it was.\nrecipe-text = '''\n" + recipe_text + "'''\n";
+  return text + "\n# The recipe as it was.\nrecipe-text = " + quoted(recipe_text) + "\n";
 }
 
 std::string from_toml(std::string_view text, const std::string& origin, Settings& settings) {
@@ -123,7 +131,7 @@ std::string from_toml(std::string_view text, const std::string& origin, Settings
   }
   for (const SettingRow& row : rows)
     if (!root.contains(row.name)) throw UsageError(fmt::format("{}: {} is missing", origin, row.name));
-  if (recipe_text.empty()) throw UsageError(origin + ": recipe-text is missing");
+  if (!root.contains("recipe-text")) throw UsageError(origin + ": recipe-text is missing");
   return recipe_text;
 }
 
@@ -146,6 +154,12 @@ void check(Settings& s) {
   in_range("corpus-bytes", static_cast<double>(s.corpus_bytes), 1, 1e9);
   if (s.model.rope_style != "interleaved" && s.model.rope_style != "half")
     throw UsageError("rope-style must be interleaved or half, got `" + s.model.rope_style + "`");
+  const int64_t widest = std::max({s.model.width, s.model.hidden, s.model.vocab, s.model.heads * s.model.context});
+  in_range("batch · context · the widest layer",
+           static_cast<double>(s.step.batch) * static_cast<double>(s.model.context) * static_cast<double>(widest), 1,
+           0x1p36);
+  if (s.eval_every > 0 && s.val_fraction == 0)
+    throw UsageError("eval-every needs validation data: val-fraction above 0");
   s.step.clip = s.clip > 0;
   learning_rate(s.schedule, 0);
 }

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 
+#include "cli/io/sha256.h"
 #include "cli/train/corpus.h"
 #include "reference/contract/error.h"
 #include "reference/contract/step_info.h"
@@ -35,6 +37,7 @@ Trainer::Trainer(Backend& backend, Settings settings, Recipe recipe)
     data_ = load_tokens(settings_.data, settings_.val_fraction, context);
   }
   require_vocabulary(data_, settings_.model.vocab);
+  data_hash_ = io::sha256_hex(std::as_bytes(std::span(data_.tokens)));
   training_ = build_training_step(settings_.model, recipe_, settings_.step);
   evaluation_ = build_evaluation_step(settings_.model, recipe_, settings_.step.batch, settings_.model.context, true);
   train_executor_ = std::make_unique<Executor>(backend_, training_.graph, store_);
@@ -163,6 +166,7 @@ TrainingState Trainer::state() const {
   state.recipe = recipe_.text;
   state.config = to_toml(settings_, recipe_.text);
   state.recent_losses = last_losses_;
+  state.notes["data_sha256"] = data_hash_;
   return state;
 }
 
@@ -178,6 +182,12 @@ void Trainer::restore(const TrainingState& state) {
                    kNumericsVersion));
   same(state.step <= settings_.schedule.steps,
        fmt::format("the checkpoint is at step {}, the run ends at {}", state.step, settings_.schedule.steps));
+  same(state.config == to_toml(settings_, recipe_.text),
+       "the checkpoint was made with other settings than the run's config.toml");
+  const auto data = state.notes.find("data_sha256");
+  same(data != state.notes.end() && data->second == data_hash_, "the training data has changed since the checkpoint");
+  same(state.data_cursor == state.step * settings_.step.micro_batches * settings_.step.batch,
+       "the data position does not belong to the step");
   for (const auto& [name, tensor] : download_tensors({"adamw.m/", "adamw.v/"})) {
     const auto it = state.states.find(name);
     same(it != state.states.end() && it->second.shape == tensor.shape, "the checkpoint has no matching tensor " + name);
@@ -190,14 +200,14 @@ void Trainer::restore(const TrainingState& state) {
   last_losses_ = state.recent_losses;
 }
 
-TrainResult Trainer::result() {
+TrainResult Trainer::result(double val_loss) const {
   TrainResult r;
   r.entropy = entropy();
   r.train_loss = std::numeric_limits<double>::quiet_NaN();
   if (!last_losses_.empty())
     r.train_loss =
         std::accumulate(last_losses_.begin(), last_losses_.end(), 0.0) / static_cast<double>(last_losses_.size());
-  r.val_loss = evaluate(0);
+  r.val_loss = val_loss;
   if (seconds_ > 0) r.tokens_per_s = static_cast<double>(timed_steps_ * tokens_a_step()) / seconds_;
   r.hash = parameters_hash(download_tensors({""}));
   return r;

@@ -51,7 +51,8 @@ class Trainer {
   /// Mean loss over the first `batches` batches of validation windows; 0: all of them.
   double evaluate(int64_t batches);
   TrainingState state() const;
-  TrainResult result();
+  /// The end of the run; `val_loss` as evaluate(0) gives it.
+  TrainResult result(double val_loss) const;
 
   const Settings& settings() const { return settings_; }
   const Recipe& recipe() const { return recipe_; }
@@ -73,6 +74,7 @@ class Trainer {
   Recipe recipe_;
   std::optional<double> entropy_;
   TokenData data_;
+  std::string data_hash_;  // SHA-256 of the tokens: a resumed run must read the same data
   ValueStore store_;
   TrainingStep training_;
   EvaluationStep evaluation_;

@@ -77,6 +77,7 @@ class Inserter {
     ValueId value = node.inputs[i];
     if (place.source == Source::forward) {
       const auto it = forward_.find({layer, micro_batch, row.id == kDgradW ? kFpropW : kFpropX});
+      // Absent: the forward product used the original value (its place is not quantized).
       if (it != forward_.end()) value = it->second;
     }
     if (!is_identity(place.spec)) {
@@ -97,7 +98,7 @@ class Inserter {
       Attrs attrs{{"n", int64_t{spec.hadamard.n}}, {"signs", sign_name(spec.hadamard.signs)}, {"axis", axis}};
       std::vector<ValueId> inputs{value};
       if (spec.hadamard.signs == HadamardSigns::philox) {
-        attrs.set("stream", int64_t{stream_of(product.name + "/had")});
+        attrs.set("stream", stream(product.name + "/had"));
         inputs.push_back(step_);
       }
       value = add_node(graph_, Op::hadamard, inputs, attrs, name + "/had").front();
@@ -115,7 +116,7 @@ class Inserter {
     if (is_stochastic(spec.rounding)) {
       const MatrixView m = matrix_view(graph_.type(value).shape);
       const int64_t micro_batch = role == "w" ? 0 : product.attrs.integer_or("micro_batch", 0);
-      attrs.set("stream", int64_t{stream_of(name)});
+      attrs.set("stream", stream(name));
       attrs.set("row_offset", micro_batch * m.matrices * m.rows);
       inputs.push_back(step_);
     }
@@ -125,9 +126,19 @@ class Inserter {
     return residual == kNoValue ? decoded : add_node(graph_, Op::add_residual, {decoded, residual}, {}, name).front();
   }
 
+  /// The stream of a use's name; two names with one stream would share their random bits (numerics.md §3).
+  int64_t stream(const std::string& name) {
+    const uint32_t stream = stream_of(name);
+    const auto [it, first] = streams_.try_emplace(stream, name);
+    if (!first && it->second != name)
+      throw Error(fmt::format("the random streams of {} and {} are the same: rename a layer", it->second, name));
+    return stream;
+  }
+
   Graph& graph_;
   const Recipe& recipe_;
   ValueId step_;
+  std::map<uint32_t, std::string> streams_;
   QdqResult result_;
   std::map<std::tuple<std::string, int64_t, PlaceId>, ValueId> forward_;  // what the forward product used
 };

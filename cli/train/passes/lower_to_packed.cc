@@ -35,7 +35,8 @@ class Lowering {
   }
 
  private:
-  Operand trace(ValueId v) const {
+  /// Codes packed along another axis than the product contracts are decoded (§7 "anything else"), residual included.
+  Operand trace(ValueId v, const std::string& axis) const {
     Operand operand;
     const auto it = writer_.find(v);
     if (it == writer_.end()) return operand;
@@ -48,7 +49,8 @@ class Lowering {
       operand.decoded = v;
     }
     if (node->op == Op::dequantize) operand.packed = node->inputs[0];
-    return operand;
+    const bool along = operand.packed != kNoValue && graph_.type(operand.packed).axis == parse_axis(axis);
+    return along ? operand : Operand{};
   }
 
   /// §7: the same partition of k, or one scale a row or tensor on both sides. Everything else is decoded to fp32.
@@ -63,7 +65,8 @@ class Lowering {
   }
 
   void product(const Node& node) {
-    const Operand a = trace(node.inputs[0]), b = trace(node.inputs[1]);
+    const Operand a = trace(node.inputs[0], node.attrs.text("a_axis"));
+    const Operand b = trace(node.inputs[1], node.attrs.text("b_axis"));
     if (a.residual != kNoValue && b.residual != kNoValue)
       throw Error(fmt::format("{}: a product of two +occ operands is not defined", node.name));
     Node dense = node;

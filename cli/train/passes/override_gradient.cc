@@ -61,7 +61,10 @@ void override_gradient(Graph& graph, const Recipe& recipe, const QdqResult& qdq)
     const Estimator& estimator = recipe.layer(use.layer)[use.place].estimator;
     if (estimator.kind == EstimatorKind::ste) continue;
     const size_t product = find_product(graph, use);
-    if (product < graph.nodes.size()) insert_after(graph, product, use, estimator);
+    if (product == graph.nodes.size())
+      throw Error(
+          fmt::format("{}: no backward product for the estimator of {}", use.layer, kPlaces[use.place].operand));
+    insert_after(graph, product, use, estimator);
   }
 }
 
