@@ -1,10 +1,12 @@
 // Random recipes end to end: any combination of places, specs, estimators, sources and overrides that a recipe file can
-// say trains on scalar and simd with the same bits.
+// say trains on scalar and simd with the same bits, and a fault planted in one side stops the run at its op.
 #include <fmt/format.h>
 
 #include "cli/train/trainer.h"
+#include "fuzz/golden_training.h"
 #include "fuzz/lockstep_backend.h"
 #include "fuzz/mismatch.h"
+#include "fuzz/sabotaged_backend.h"
 #include "fuzz/specs.h"
 #include "pch.h"
 #include "reference/contract/error.h"
@@ -75,6 +77,28 @@ RC_GTEST_PROP(Recipes, random_ones_train_with_the_same_bits_on_scalar_and_simd, 
     RC_FAIL(e.what());
   } catch (const Error&) {
     RC_TAG("loss not finite");
+  }
+}
+
+struct PlantedFault {
+  const char* mutant;
+  Op op;
+};
+
+TEST(EndToEndFaults, a_planted_fault_stops_the_run_at_its_op) {
+  for (const PlantedFault& fault : {PlantedFault{"scale_plus_one", Op::quantize},
+                                    {"one_row_too_many", Op::cross_entropy_grad},
+                                    {"dge_wrong_clip", Op::estimator_grad},
+                                    {"eps_omitted", Op::rmsnorm}}) {
+    const auto pair = make_lockstep(simd::make_backend(2), make_sabotaged(simd::make_backend(2), fault.mutant),
+                                    {LockstepMode::chain, ""});
+    try {
+      (void)trace_training(*pair, {"fp4-dge-occ", "llama", 2});
+      FAIL() << fault.mutant << " was not found";
+    } catch (const MismatchError& e) {
+      EXPECT_EQ(e.mismatch().op, fault.op) << e.what();
+      EXPECT_FALSE(e.mismatch().node.empty());
+    }
   }
 }
 
