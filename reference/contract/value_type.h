@@ -50,8 +50,8 @@ struct VectorView {
 };
 VectorView vector_view(const Shape& shape, Axis axis);
 
-/// The grid of scales of a packed value: index of element (matrix, row, col) =
-/// matrix·rows·cols + (row / row_step)·cols_ + col / col_step (§4.4: row-major over the scale grid).
+/// The grid of scales of a packed value (§4.4), row-major: the scale of element (matrix, row, col) has index
+/// matrix·rows·cols + (row / row_step)·cols + col / col_step; granularity tensor has the one scale 0 for all matrices.
 struct ScaleGrid {
   int64_t matrices, rows, cols;  // of scales
   int64_t row_step, col_step;    // elements of the tensor per scale
