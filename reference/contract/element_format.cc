@@ -9,12 +9,6 @@ namespace {
 
 int default_bias(int exponent_bits) { return exponent_bits == 1 ? 1 : (1 << (exponent_bits - 1)) - 1; }
 
-// §2: max_normal ≤ FLT_MAX bounds the bias below, the smallest positive value ≥ 2^-149 bounds it above.
-struct BiasRange {
-  int lowest, highest;
-};
-BiasRange bias_range(int exponent_bits, int mantissa_bits) { return {(1 << exponent_bits) - 128, 150 - mantissa_bits}; }
-
 int digit(TextCursor& cursor, int lowest, int highest, const char* name) {
   for (int value = lowest; value <= highest; ++value)
     if (cursor.accept(std::to_string(value))) return value;
@@ -32,7 +26,7 @@ ElementFormat user_format(TextCursor& cursor) {
   const bool automatic = cursor.accept("bauto");
   if (!automatic && cursor.accept("b")) {
     const size_t bias_begin = cursor.position();
-    const BiasRange range = bias_range(e, m);
+    const BiasRange range = user_bias_range(e, m);
     if (!cursor.accept_number(bias)) cursor.fail("a decimal bias or `auto`");
     if (bias < range.lowest || bias > range.highest)
       cursor.fail_at(bias_begin, "the bias must be from " + std::to_string(range.lowest) + " to " +

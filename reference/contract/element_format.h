@@ -113,6 +113,21 @@ inline constexpr ElementFormatRow kElementFormats[] = {
     {"fp32", kFp32, "IEEE 754 binary32, identity"},
 };
 
+/// Least and greatest bias of a user format (§2): max_normal ≤ FLT_MAX, smallest positive value ≥ 2^-149.
+struct BiasRange {
+  int lowest, highest;
+};
+FP4SIM_HD BiasRange user_bias_range(int exponent_bits, int mantissa_bits) {
+  return {(1 << exponent_bits) - 128, 150 - mantissa_bits};
+}
+
+/// The format with another bias: that of a `bauto` tensor, stored beside its codes.
+FP4SIM_HD ElementFormat with_bias(ElementFormat f, int bias) {
+  f.bias = static_cast<int16_t>(bias);
+  f.bias_auto = false;
+  return f;
+}
+
 class TextCursor;
 
 /// The format whose name comes next, consumed: a row's name or e{E}m{M}[b{bias}|bauto]f. UsageError with the column.

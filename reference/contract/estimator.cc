@@ -123,11 +123,4 @@ std::string to_string(const Estimator& e) {
   return list.empty() ? row.name : row.name + ("(" + list + ")");
 }
 
-void require_computable(const Estimator& e) {
-  if (e.kind == EstimatorKind::dsq || e.kind == EstimatorKind::ewgs)
-    throw UsageError("estimator `" + to_string(e) + "` is not computed by this version");
-  if (e.soft_forward)
-    throw UsageError("estimator `" + to_string(e) + "`: forward=soft is not computed by this version");
-}
-
 }  // namespace fp4sim

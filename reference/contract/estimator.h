@@ -30,9 +30,6 @@ Estimator parse_estimator(std::string_view text);
 /// The canonical text form with every parameter of the kind.
 std::string to_string(const Estimator& e);
 
-/// Throws UsageError for an estimator that this version does not compute.
-void require_computable(const Estimator& e);
-
 struct EstimatorRow {
   const char* name;
   EstimatorKind kind;

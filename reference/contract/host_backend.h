@@ -29,6 +29,12 @@ T* out_data(const Tensor& t, int part = 0) {
   return reinterpret_cast<T*>(host_data(t.parts[part]));
 }
 
+/// The element format of a packed value: the spec's, with the stored bias for `bauto`.
+inline ElementFormat element_of(const Tensor& packed) {
+  const ElementFormat& f = packed.type.spec.element;
+  return f.bias_auto ? with_bias(f, *in_data<int32_t>(packed, 1)) : f;
+}
+
 class HostBackend : public Backend {
  public:
   std::unique_ptr<Buffer> allocate(int64_t bytes) override;

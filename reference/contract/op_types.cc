@@ -149,8 +149,11 @@ Types quantize(const Call& c) {
   const QuantSpec spec = parse_quant_spec(c.attrs.text("spec"));
   const Axis axis = parse_axis(c.attrs.text("axis"));
   quantizable(c, c.f32(0).shape, axis);
-  const bool stochastic = is_stochastic(spec.rounding);
-  if (stochastic != (c.in.size() == 2)) c.fail("the step input goes with stochastic rounding, and only with it");
+  const bool stochastic = is_stochastic(spec.rounding), amax_given = c.in.size() == 3;
+  if (!amax_given && stochastic != (c.in.size() == 2))
+    c.fail("the step input goes with stochastic rounding, and only with it");
+  if (amax_given && !needs_tensor_amax(spec)) c.fail("the spec has no tensor amax: " + to_string(spec));
+  if (amax_given) c.step(1), c.f32(2), c.shape_is(2, {});
   if (stochastic) c.step(1), c.attrs.integer("stream"), c.attrs.integer("row_offset");
   return {{DType::packed, c.in[0].shape, spec, axis}};
 }
@@ -160,11 +163,26 @@ Types dequantize(const Call& c) {
   return {f32_of(c.in[0].shape)};
 }
 
+/// The intervals and midpoints of §5 are those of a grid of at most 8 bits.
+void require_estimator_element(const Call& c, const ElementFormat& element) {
+  if (element.bits > 8) c.fail("estimators need an element of at most 8 bits, got " + format_name(element));
+}
+
 Types estimator_grad(const Call& c) {
   two_alike(c);
   if (c.in[2].dtype != DType::packed) c.fail("q must be packed, got " + to_string(c.in[2]));
   c.same_shape(0, 2);
-  (void)parse_estimator(c.attrs.text("estimator"));
+  if (parse_estimator(c.attrs.text("estimator")).kind != EstimatorKind::ste)
+    require_estimator_element(c, c.in[2].spec.element);
+  return {f32_of(c.in[0].shape)};
+}
+
+Types soft_forward(const Call& c) {
+  c.f32(0);
+  if (c.in[1].dtype != DType::packed) c.fail("q must be packed, got " + to_string(c.in[1]));
+  c.same_shape(0, 1);
+  if (!parse_estimator(c.attrs.text("estimator")).soft_forward) c.fail("the estimator must have forward=soft");
+  require_estimator_element(c, c.in[1].spec.element);
   return {f32_of(c.in[0].shape)};
 }
 

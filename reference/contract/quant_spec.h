@@ -100,7 +100,8 @@ FP4SIM_HD bool needs_tensor_amax(const QuantSpec& s) {
 /// The scale element row of §4.2 scale formats (e4m3, ue{E}m{M}) as an ElementFormat with an unused sign bit.
 ElementFormat scale_element(const QuantSpec& spec);
 
-/// Throws UsageError where a valid spec is not computed by this version, naming the part.
+/// Throws UsageError for a scale on bf16 or fp16: §2 has them as unscaled levels. The text form of such a spec stays
+/// valid: it names an optimizer state (§9).
 void require_computable(const QuantSpec& spec);
 
 /// The aliases and their expansions, for `fp4sim formats` and the documentation.

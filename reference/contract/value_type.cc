@@ -133,6 +133,7 @@ std::vector<PartLayout> part_layouts(const ValueType& type) {
         parts.push_back(
             {"scales", f32_scales ? DType::f32 : DType::u8, scale_grid(type).count() * (f32_scales ? 4 : 1)});
       if (has_tensor_scale(type.spec)) parts.push_back({"tensor_scale", DType::f32, 4});
+      if (type.spec.element.bias_auto) parts.push_back({"bias", DType::i32, 4});
       return parts;
     }
     case DType::csr: {

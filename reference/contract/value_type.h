@@ -65,14 +65,14 @@ int64_t contraction_block(const QuantSpec& spec);
 
 /// One component of a value in memory: its bytes are contiguous.
 struct PartLayout {
-  const char* name;  // "data"; "codes" "scales" "tensor_scale"; "row_ptr" "col" "values" "scale"
-  DType dtype;       // f32, bf16, u8; i32 for col; row_ptr is 64-bit: DType::u8 with 8 bytes an entry
+  const char* name;  // "data"; "codes" "scales" "tensor_scale" "bias"; "row_ptr" "col" "values" "scale"
+  DType dtype;       // f32, bf16, u8; i32 for col and bias; row_ptr is 64-bit: DType::u8 with 8 bytes an entry
   int64_t bytes;
 };
 
-/// Components in fixed order. f32/bf16/i32/u8: data. packed: codes[, scales][, tensor_scale] — scales absent for
-/// unscaled specs, u8 codes or f32. csr: row_ptr (i64, vectors+1), col (i32, capacity), values (by residual format,
-/// capacity), scale (u8, e4m3 residuals only).
+/// Components in fixed order. f32/bf16/i32/u8: data. packed: codes[, scales][, tensor_scale], or codes, bias — scales
+/// absent for unscaled specs, u8 codes or f32; bias (one i32) for `bauto` only. csr: row_ptr (i64, vectors+1), col
+/// (i32, capacity), values (by residual format, capacity), scale (u8, e4m3 residuals only).
 std::vector<PartLayout> part_layouts(const ValueType& type);
 inline constexpr int kMaxParts = 4;
 
