@@ -52,6 +52,11 @@ double soft(double y, const Estimator& e, const ElementFormat& f) {
   return sum;
 }
 
+double sigmoid(double z) {
+  const double e = exp64(-std::fabs(z));
+  return z >= 0 ? 1.0 / (1.0 + e) : e / (1.0 + e);
+}
+
 double multiplier64(double y, const Estimator& e, const ElementFormat& f) {
   switch (e.kind) {
     case EstimatorKind::ste: return 1;
@@ -69,6 +74,17 @@ double multiplier64(double y, const Estimator& e, const ElementFormat& f) {
 
 float estimator_multiplier(double y, const Estimator& estimator, const ElementFormat& format) {
   return static_cast<float>(multiplier64(y, estimator, format));
+}
+
+double soft_value(double y, double beta, const ElementFormat& f) {
+  const double t = std::fabs(y);
+  double sum = 0;
+  for (int64_t i = 0; i < static_cast<int64_t>(max_normal_code(f)); ++i) {
+    const double lo = grid_value(i, f), hi = grid_value(i + 1, f);
+    const double middle = (lo + hi) / 2.0;  // exact
+    sum = sum + (hi - lo) * (sigmoid(beta * (t - middle)) - sigmoid(-(beta * (t + middle))));
+  }
+  return std::signbit(y) ? -sum : sum;
 }
 
 void kernels::estimator_grad(const NodeCall& call) {
