@@ -1,4 +1,4 @@
-// exp64 and log64 against MPFR with 120 bits, and their corners.
+// exp64, log64 and tanh64 against MPFR with 120 bits, and their corners.
 #include <gtest/gtest.h>
 #include <mpfr.h>
 
@@ -53,6 +53,30 @@ TEST(Elementary, log64_is_within_1_ulp) {
   }
   EXPECT_LT(worst, 1.0);
   EXPECT_GT(worst, 0.5);
+}
+
+TEST(Elementary, tanh64_is_within_7_ulp) {
+  std::mt19937_64 random(5);
+  double worst = 0;
+  for (int i = 0; i < 100000; ++i) {
+    const double x = std::ldexp(std::uniform_real_distribution<>(-1, 1)(random), i % 40 - 34);
+    worst = std::max(worst, error_in_ulp(mpfr_tanh, x, tanh64(x)));
+  }
+  EXPECT_LT(worst, 7.0);
+  EXPECT_GT(worst, 0.5);
+  for (const double x : {0x1.6p-3, std::nextafter(0x1.6p-3, 1.0)})
+    EXPECT_LT(error_in_ulp(mpfr_tanh, x, tanh64(x)), 7.0);
+}
+
+TEST(Elementary, tanh64_at_its_corners) {
+  EXPECT_EQ(std::bit_cast<uint64_t>(tanh64(0.0)), 0u);
+  EXPECT_EQ(std::bit_cast<uint64_t>(tanh64(-0.0)), std::bit_cast<uint64_t>(-0.0));
+  EXPECT_EQ(tanh64(0x1p-1074), 0x1p-1074);
+  EXPECT_EQ(tanh64(-0x1p-1000), -0x1p-1000);
+  EXPECT_EQ(tanh64(20.0), 1.0);
+  EXPECT_EQ(tanh64(kInf), 1.0);
+  EXPECT_EQ(tanh64(-kInf), -1.0);
+  EXPECT_TRUE(std::isnan(tanh64(kNan)));
 }
 
 TEST(Elementary, exp64_at_its_corners) {

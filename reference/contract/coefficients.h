@@ -6,6 +6,8 @@
 // log64(x):  x NaN or < 0 → NaN; ±0 → −Inf; +Inf → +Inf. x = 2^e·m, m in [kSqrtHalf, 2·kSqrtHalf) taken from bits
 //            (subnormals first multiplied by 2^54); f = m − 1; s = f/(2 + f); z = s·s; R = z·Horner over kLog;
 //            result e·kLn2Hi − ((s·(f − R) − e·kLn2Lo) − f); x = 1 gives +0 exactly.
+// tanh64(x): a = |x|. a ≤ kTanhSmall: r = a + a; E = r·Horner over the first 13 of kExp (1/13! … 1/1!), which is
+//            e^r − 1; t = E/(E + 2). Else t = 1 − 2/(exp64(a + a) + 1). Result t with the sign of x; NaN → NaN.
 // sin64, cos64 (host tables only, |x| < 2^20): n = (x·kTwoOverPi + kRoundMagic) − kRoundMagic;
 //            r = ((x − n·kPio2A) − n·kPio2B) − n·kPio2C; Taylor polynomials of r, quadrant n mod 4.
 //
@@ -38,6 +40,9 @@ inline constexpr double kExp[] = {1.0 / 6227020800.0,
                                   1.0,
                                   1.0};
 inline constexpr int kExpTerms = 14;
+
+/// Up to here tanh64 takes the series: |2a| ≤ ln2/2, where 1 − 2/(e + 1) would cancel.
+inline constexpr double kTanhSmall = 0x1.6p-3;
 
 /// log(m) = 2·atanh(s): R/z = Σ 2/(2n+3)·z^n, highest first, n = 10 … 0 (|z| ≤ 0.02944: truncation below 2^-60).
 inline constexpr double kLog[] = {2.0 / 23.0, 2.0 / 21.0, 2.0 / 19.0, 2.0 / 17.0, 2.0 / 15.0, 2.0 / 13.0,

@@ -1,5 +1,5 @@
-// exp and log (numerics.md §8), evaluated operation by operation as coefficients.h states. Nothing else is here: sqrt
-// and fma come from the hardware or the C library, which round them correctly.
+// exp, log and tanh (numerics.md §8), evaluated operation by operation as coefficients.h states. Nothing else is here:
+// sqrt and fma come from the hardware or the C library, which round them correctly.
 #pragma once
 
 namespace fp4sim::scalar {
@@ -11,6 +11,9 @@ double exp64(double x);
 
 /// The natural logarithm in binary64, within 1.0 ulp of the real value. −Inf for ±0, NaN for x < 0 and NaN, +0 for 1.
 double log64(double x);
+
+/// The hyperbolic tangent in binary64, within 7 ulp of the real value; the sign of x on every result. NaN for NaN.
+double tanh64(double x);
 
 /// exp64 rounded once to binary32: correctly rounded on all 2^32 inputs (checked exhaustively against MPFR).
 float exp_f32(float x);
