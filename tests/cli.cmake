@@ -6,3 +6,5 @@ add_test(NAME Cli.answers_bad_input_with_one_clear_line COMMAND ${PROJECT_SOURCE
 add_test(NAME Cli.resumes_after_being_killed_at_20_random_moments COMMAND ${PROJECT_SOURCE_DIR}/tests/kill_and_resume.sh $<TARGET_FILE:fp4sim>)
 set_tests_properties(Cli.answers_bad_input_with_one_clear_line Cli.resumes_after_being_killed_at_20_random_moments
   PROPERTIES LABELS e2e TIMEOUT 300)
+add_test(NAME Cli.runs_the_commands_of_the_readme COMMAND ${PROJECT_SOURCE_DIR}/tests/readme_commands.sh $<TARGET_FILE:fp4sim> ${PROJECT_SOURCE_DIR}/README.md)
+set_tests_properties(Cli.runs_the_commands_of_the_readme PROPERTIES LABELS e2e TIMEOUT 120)
