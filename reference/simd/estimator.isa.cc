@@ -156,9 +156,65 @@ void gradient(const EstimatorPlan& plan, Scaling scaling, float max_normal, cons
   }
 }
 
+/// σ(z) from e = exp64(−|z|).
+inline F64 sigmoid(F64 z, F64 e) {
+  const F64 one(1.0);
+  return xsimd::select(z >= F64(0.0), one, e) / (one + e);
+}
+
+/// f(|y|) with the sign of y: Σ over the positive midpoints, the upper half of the plan's.
+struct SoftValue {
+  const EstimatorPlan& p;
+  template <int K>
+  void operator()(F64 (&y)[K]) const {
+    const F64 beta(p.beta);
+    F64 sum[K];
+    for (F64& s : sum) s = F64(0.0);
+    for (int64_t i = p.terms / 2; i < p.terms; ++i) {
+      const F64 c(p.midpoints[i]);
+      F64 near[K], far[K], near_exp[K], far_exp[K];
+      for (int k = 0; k < K; ++k) {
+        const F64 t = magnitude64(y[k]);
+        near[k] = beta * (t - c);
+        far[k] = negate(beta * (t + c));
+        near_exp[k] = negate(magnitude64(near[k]));
+        far_exp[k] = far[k];  // never positive
+      }
+      exp64(near_exp);
+      exp64(far_exp);
+      for (int k = 0; k < K; ++k)
+        sum[k] = sum[k] + F64(p.heights[i]) * (sigmoid(near[k], near_exp[k]) - sigmoid(far[k], far_exp[k]));
+    }
+    const U64 sign(0x8000000000000000ull);
+    for (int k = 0; k < K; ++k) y[k] = as_f64((as_u64(y[k]) & sign) | as_u64(magnitude64(sum[k])));
+  }
+};
+
+void soft_forward(const EstimatorPlan& plan, Scaling scaling, float max_normal, const float* x, int64_t n,
+                  BlockFactors f, BlockFactors scales, const float* d, float* out) {
+  alignas(64) float y[kSegment], values[kSegment];
+  const bool scaled = scaling != Scaling::none;
+  const F32 largest(0x1.fffffep+127f);
+  for (int64_t at = 0; at < n; at += kSegment) {
+    const int64_t count = n - at < kSegment ? n - at : kSegment;
+    scale_segment(scaling, x + at, count, at, f, max_normal, y);
+    if (scaled)
+      for_vectors(count, [&](int64_t i, auto part) { part.store(y + i, clamp_to(part.load(y + i), largest)); });
+    int64_t padded = count;
+    for (; padded % kTogether != 0; ++padded) y[padded] = 0.0f;
+    slopes_by(SoftValue{plan}, y, padded, values);
+    if (scaled) scale_segment<Scaling::multiply>(values, count, at, scales, max_normal, values);
+    const F32 tensor_scale(d != nullptr ? *d : 1.0f);
+    for_vectors(count, [&](int64_t i, auto part) {
+      const F32 v = part.load(values + i);
+      part.store(out + at + i, d != nullptr ? v * tensor_scale : v);
+    });
+  }
+}
+
 }  // namespace
 
 extern const EstimatorKernels estimator_kernels;
-const EstimatorKernels estimator_kernels = {gradient};
+const EstimatorKernels estimator_kernels = {gradient, soft_forward};
 
 }  // namespace fp4sim::simd::FP4SIM_ISA

@@ -66,6 +66,7 @@ struct EstimatorPlan {
   double ulp;                             // 2^-M
   double exponent, k, clip, eps_squared;  // dge: exponent = fl64(fl64(1/k) − 1)
   double beta;                            // soft
+  const double* heights;                  // soft: Δ_i
   const double* midpoints;                // soft: c_i ascending
   const double* weights;                  // soft: fl64(Δ_i·β)
   int64_t terms;
@@ -107,6 +108,10 @@ struct EstimatorKernels {
   /// dx = fl(dy·m(y)).
   void (*gradient)(const EstimatorPlan& plan, Scaling scaling, float max_normal, const float* dy, const float* x,
                    int64_t n, BlockFactors f, float* dx);
+  /// out = the soft forward value (§5): fl(fl(f(y))·s), with d the tensor scale fl(fl(fl(f(y))·b)·d). `f` are the
+  /// factors of Scaling, `scales` those of decode; scales.factors = nullptr: fl(f(y)) alone. NaN where a scale is NaN.
+  void (*soft_forward)(const EstimatorPlan& plan, Scaling scaling, float max_normal, const float* x, int64_t n,
+                       BlockFactors f, BlockFactors scales, const float* d, float* out);
 };
 FP4SIM_LEVEL_TABLE(EstimatorKernels, estimator_kernels)
 

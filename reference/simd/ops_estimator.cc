@@ -53,7 +53,74 @@ struct Gradient {
   }
 };
 
+struct SoftForward {
+  const float* x;
+  const std::byte* scales;  // nullptr for unscaled specs
+  int64_t scale_bytes;
+  float* out;
+  ScalePlan scale_plan;
+  const float* d;
+  Scaling scaling;
+  float max_normal;
+  const EstimatorPlan& plan;
+  const Context& context;
+
+  /// Factors of encode and of decode for n scales from `first` on.
+  void factors(int64_t first, int64_t n, std::vector<float>& encode, std::vector<float>& decode) const {
+    if (scales == nullptr) return;
+    const ScaleKernels& scale = pick_scale_kernels(context.level);
+    scale.encode_factors(scale_plan, scales + first * scale_bytes, n, encode.data());
+    scale.decode_factors(scale_plan, scales + first * scale_bytes, n, decode.data());
+  }
+
+  void segment(int64_t at, int64_t n, int64_t block, const float* encode, const float* decode) const {
+    pick_estimator_kernels(context.level)
+        .soft_forward(plan, scaling, max_normal, x + at, n, {encode, block}, {decode, block}, d, out + at);
+  }
+
+  void run(const RunLayout& layout) const {
+    parallel_for(context, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
+      std::vector<float> encode(static_cast<size_t>(layout.most_blocks())), decode = encode;
+      for (int64_t i = begin; i < end; ++i) {
+        const Run r = layout.run(i);
+        factors(r.scales, layout.blocks(r), encode, decode);
+        segment(r.begin, r.n, layout.block(), encode.data(), decode.data());
+      }
+    });
+  }
+
+  void run(const TileLayout& layout) const {
+    parallel_for(context, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
+      std::vector<float> encode(TileLayout::kColumns), decode = encode;
+      for (int64_t i = begin; i < end; ++i) {
+        const Tile t = layout.tile(i);
+        factors(t.scales, t.cols, encode, decode);
+        for (int64_t row = 0; row < t.rows; ++row)
+          segment(t.begin + row * layout.stride(), t.cols, 0, encode.data(), decode.data());
+      }
+    });
+  }
+};
+
 }  // namespace
+
+void ops::soft_forward(const NodeCall& call, const Context& context) {
+  const Tensor& q = call.in[1];
+  const QuantSpec& spec = q.type.spec;
+  const EstimatorTables tables(parse_estimator(call.node.attrs.text("estimator")), spec.element);
+  const SoftForward forward{in_data<float>(call.in[0]),
+                            is_unscaled(spec) ? nullptr : in_data<std::byte>(q, 1),
+                            spec.scale == ScaleFormat::fp32 ? 4 : 1,
+                            out_data<float>(call.out[0]),
+                            stored_scale_plan(spec, q),
+                            has_tensor_scale(spec) ? in_data<float>(q, 2) : nullptr,
+                            scaling_of(spec),
+                            static_cast<float>(max_normal_value(spec.element)),
+                            tables.plan,
+                            context};
+  if (TileLayout::fits(q.type)) return forward.run(TileLayout(q.type));
+  forward.run(RunLayout(q.type));
+}
 
 void ops::estimator_grad(const NodeCall& call, const Context& context) {
   const Tensor& q = call.in[2];

@@ -97,20 +97,21 @@ EstimatorTables::EstimatorTables(const Estimator& e, const ElementFormat& f) : p
   if (e.kind == EstimatorKind::soft) {
     if (is_identity_f32(f)) throw Error("estimator_grad: soft has no midpoints on fp32");
     // Midpoints of neighbouring magnitudes, then both signs in ascending order.
-    std::vector<double> positive, heights;
+    std::vector<double> positive, steps;
     for (uint32_t code = 0; code < max_normal_code(f); ++code) {
       const double lo = code_value(code, f), hi = code_value(code + 1, f);
       positive.push_back(lo + (hi - lo) / 2);
-      heights.push_back(hi - lo);
+      steps.push_back(hi - lo);
     }
     for (size_t i = positive.size(); i-- > 0;) {
       midpoints.push_back(-positive[i]);
-      weights.push_back(heights[i] * e.beta);
+      heights.push_back(steps[i]);
     }
     for (size_t i = 0; i < positive.size(); ++i) {
       midpoints.push_back(positive[i]);
-      weights.push_back(heights[i] * e.beta);
+      heights.push_back(steps[i]);
     }
+    for (const double height : heights) weights.push_back(height * e.beta);
   }
   plan.kind = e.kind;
   plan.max_normal = max_normal_value(f);
@@ -121,6 +122,7 @@ EstimatorTables::EstimatorTables(const Estimator& e, const ElementFormat& f) : p
   plan.clip = e.clip;
   plan.eps_squared = e.eps * e.eps;
   plan.beta = e.beta;
+  plan.heights = heights.data();
   plan.midpoints = midpoints.data();
   plan.weights = weights.data();
   plan.terms = static_cast<int64_t>(midpoints.size());

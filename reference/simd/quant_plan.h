@@ -30,7 +30,7 @@ struct EstimatorTables {
   EstimatorTables(const Estimator& estimator, const ElementFormat& format);
   EstimatorTables(const EstimatorTables&) = delete;
   EstimatorTables& operator=(const EstimatorTables&) = delete;
-  std::vector<double> midpoints, weights;
+  std::vector<double> midpoints, weights, heights;
   EstimatorPlan plan;
 };
 
