@@ -16,7 +16,10 @@ while IFS= read -r line; do
   line=$(sed -E 's/--steps [0-9]+/--steps 3/; s/--tokens [0-9]+/--tokens 5/' <<< "$line")
   eval "words=($line)"  # with the quotes of the line
   unset 'words[0]'
-  if [[ " $line" == *" train "* && $line != *--resume* && $line != *--preset* ]]; then words+=(--preset tiny); fi
+  if [[ $line == *" train "* && $line != *--resume* ]]; then
+    [[ $line == *--preset* ]] || words+=(--preset tiny)
+    [[ $line == *--data* ]] || words+=(--corpus-bytes 20000)
+  fi
   count=$((count + 1))
   if ! "$program" "${words[@]}" > stdout 2> stderr; then
     echo "FAIL:$line"
