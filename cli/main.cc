@@ -38,6 +38,7 @@ int run(int argc, char** argv) {
   fp4sim::cli::add_eval_command(app);
   fp4sim::cli::add_generate_command(app);
   fp4sim::cli::add_formats_command(app);
+  fp4sim::cli::add_error_command(app);
   fp4sim::cli::add_graph_command(app);
   fp4sim::cli::add_golden_command(app);
   fp4sim::cli::add_fuzz_command(app);

@@ -1,38 +1,17 @@
 // The program itself: formats, train → eval → generate, and exit codes.
-#include <sys/wait.h>
-
-#include <array>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "tests/temp_folder.h"
+#include "tests/run_program.h"
 
 namespace fp4sim::cli {
 namespace {
 
+using fp4sim::testing::fp4sim;
 using fp4sim::testing::get_file;
+using fp4sim::testing::Outcome;
 using fp4sim::testing::put_file;
 using fp4sim::testing::TempFolder;
-
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-/// Runs `fp4sim ARGUMENTS` through the shell.
-Outcome fp4sim(const std::string& arguments) {
-  const TempFolder folder;
-  const std::string command = std::string(FP4SIM_PROGRAM) + " " + arguments + " 2> " + (folder / "err");
-  FILE* pipe = ::popen(command.c_str(), "r");
-  Outcome outcome{-1, "", ""};
-  std::array<char, 4096> buffer;
-  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) outcome.out.append(buffer.data(), n);
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.err = get_file(folder / "err");
-  return outcome;
-}
 
 TEST(FormatsCommand, lists_every_table) {
   const Outcome all = fp4sim("formats");

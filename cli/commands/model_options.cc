@@ -3,23 +3,12 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <type_traits>
 
+#include "cli/commands/whole_number.h"
 #include "reference/contract/error.h"
 
 namespace fp4sim::cli {
-namespace {
-
-/// Empty if the text is a whole number that T holds, else what is wrong: CLI11 itself would saturate.
-template <class T>
-std::string whole_number(const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() ? "" : text + " is not a whole number in range";
-}
-
-}  // namespace
 
 bool SettingOptions::given(const std::string& name) const {
   const auto it = options.find(name);
