@@ -187,13 +187,94 @@ TEST(Passes, gradients_of_two_micro_batches_are_the_sum_of_the_halves) {
 }
 
 TEST(Passes, stochastic_quantizers_of_the_second_micro_batch_count_its_rows_and_weights_do_not) {
-  Recipe recipe = parse_recipe("[fprop]\nx = \"mxfp4:sr32\"\nw = \"mxfp4:sr32\"", "r.toml");
+  Recipe recipe = parse_recipe("[fprop]\nx = \"mxfp4:sr32\"\nw = \"mxfp4:sr8\"\n[dgrad]\ndy = \"mxfp4:sr8\"", "r.toml");
   const Graph g = build_training_step(tiny("gpt"), recipe, small_step(2), Stage::packed).graph;
   std::map<std::string, std::vector<int64_t>> offsets;
   for (const Node& node : g.nodes)
     if (node.op == Op::quantize) offsets[node.name].push_back(node.attrs.integer("row_offset"));
   EXPECT_EQ(offsets.at("layers.0.ffn.up/x/fprop"), (std::vector<int64_t>{0, 64}));
   EXPECT_EQ(offsets.at("layers.0.ffn.up/w/fprop"), (std::vector<int64_t>{0, 0}));
+  EXPECT_EQ(offsets.at("layers.0.ffn.up/dy/dgrad"), (std::vector<int64_t>{0, 64}));
+}
+
+const Node& node_named(const Graph& g, Op op, const std::string& name) {
+  for (const Node& node : g.nodes)
+    if (node.op == op && node.name == name) return node;
+  throw std::runtime_error("no " + std::string(op_name(op)) + " named " + name);
+}
+
+TEST(Passes, a_soft_forward_value_takes_the_place_of_the_decoded_one_and_is_not_packed) {
+  const Recipe recipe = parse_recipe(
+      "[fprop]\nx = \"mxfp4\"\nw = { spec = \"mxfp4\", estimator = \"soft(beta=20,forward=soft)\" }", "r.toml");
+  const Graph g = build_training_step(tiny("gpt"), recipe, small_step(), Stage::packed).graph;
+  EXPECT_EQ(count(g, Op::soft_forward), 2u * 6u + 1u);  // the head too
+  EXPECT_EQ(count(g, Op::estimator_grad), count(g, Op::soft_forward));
+  const Node& soft = node_named(g, Op::soft_forward, "layers.0.ffn.up/w/fprop");
+  EXPECT_EQ(soft.attrs.text("estimator"), "soft(beta=20,forward=soft)");
+  const Node& product = node_named(g, Op::matmul, "layers.0.ffn.up/fprop");
+  EXPECT_EQ(product.inputs[1], soft.outputs[0]);
+  EXPECT_EQ(g.type(product.inputs[0]).dtype, DType::f32) << "the other operand is decoded (numerics.md §7)";
+  const Node& gradient = node_named(g, Op::estimator_grad, "layers.0.ffn.up/w/estimator");
+  EXPECT_EQ(gradient.inputs[1], soft.inputs[0]);
+  EXPECT_EQ(gradient.inputs[2], soft.inputs[1]);
+}
+
+TEST(Passes, a_soft_forward_value_of_an_occ_operand_keeps_its_sparse_product) {
+  const Recipe recipe = parse_recipe(
+      "[fprop]\nw = \"e2m1:row:fp32\"\n"
+      "x = { spec = \"e2m1:row:fp32:rne+occ(0.9,fp32,row)\", estimator = \"soft(beta=20,forward=soft)\" }",
+      "r.toml");
+  const Graph g = build_training_step(tiny("gpt"), recipe, small_step(), Stage::packed).graph;
+  EXPECT_EQ(count(g, Op::sparse_matmul), 2u * 6u + 1u);
+  EXPECT_EQ(node_named(g, Op::matmul, "layers.0.ffn.up/fprop").inputs[0],
+            node_named(g, Op::soft_forward, "layers.0.ffn.up/x/fprop").outputs[0]);
+}
+
+/// The factor behind the product of a recipe's fprop, 0 if there is none; and whether its operands are codes.
+std::pair<double, bool> factor_of(const std::string& x, const std::string& w, const char* product) {
+  const Recipe recipe = parse_recipe(
+      "product = \"" + std::string(product) + "\"\n[fprop]\nx = \"" + x + "\"\nw = \"" + w + "\"", "r.toml");
+  const Graph g = build_training_step(tiny("gpt"), recipe, small_step(), Stage::packed).graph;
+  const Node& dense = node_named(g, Op::matmul, "layers.0.attn.o/fprop");
+  double factor = 0;
+  for (const Node& node : g.nodes) {
+    const bool reads = std::count(node.inputs.begin(), node.inputs.end(), dense.outputs[0]) > 0;
+    if (node.op == Op::scale && node.name == "layers.0.attn.o/fprop/sr34") {
+      factor = node.attrs.number("factor");
+      EXPECT_TRUE(reads);
+    } else if (factor != 0) {
+      EXPECT_FALSE(reads) << "only the factor reads the product: " << node.name;
+    }
+  }
+  return {factor, g.type(dense.inputs[0]).dtype == DType::packed};
+}
+
+TEST(Passes, a_product_of_decoded_sr34_operands_is_multiplied_and_a_packed_one_multiplies_itself) {
+  const std::string sr34 = "mxfp4:sr8+sr34", plain = "mxfp4", other = "nvfp4";
+  using Result = std::pair<double, bool>;
+  EXPECT_EQ(factor_of(sr34, sr34, "exact"), Result(0, true));
+  EXPECT_EQ(factor_of(sr34, plain, "exact"), Result(0, true));
+  EXPECT_EQ(factor_of(sr34, other, "exact"), Result(4.0 / 3.0, false)) << "blocks of 32 and 16 are decoded";
+  EXPECT_EQ(factor_of(sr34, "fp32", "exact"), Result(4.0 / 3.0, false));
+  EXPECT_EQ(factor_of(sr34, sr34, "fake"), Result(16.0 / 9.0, false));
+  EXPECT_EQ(factor_of(plain, sr34, "fake"), Result(4.0 / 3.0, false));
+  EXPECT_EQ(factor_of(plain, plain, "fake"), Result(0, false));
+}
+
+TEST(Passes, tiles_and_blocks_of_one_size_share_their_partition_along_every_axis) {
+  const Recipe recipe = parse_recipe(
+      "[fprop]\nx = \"nvfp4\"\nw = \"e2m1:2d16:e4m3/te\"\n[dgrad]\ndy = \"nvfp4:sr8\"\nw = \"e2m1:2d16:e4m3/te\"\n"
+      "[wgrad]\ndy = \"nvfp4:sr8\"\nx = \"nvfp4\"",
+      "r.toml");
+  const Graph g = build_training_step(tiny("llama"), recipe, small_step(2), Stage::packed).graph;
+  size_t linear = 0;
+  for (const Node& node : g.nodes) {
+    if (node.op != Op::matmul || node.name.find("attn.q/") == std::string::npos) continue;
+    for (const ValueId v : node.inputs) EXPECT_EQ(g.type(v).dtype, DType::packed) << node.name;
+    ++linear;
+  }
+  EXPECT_EQ(linear, 2u * 3u * 2u);  // layers · products · micro-batches
+  EXPECT_EQ(node_named(g, Op::quantize, "layers.0.attn.q/w/dgrad").attrs.text("axis"), "first");
 }
 
 TEST(Passes, codes_along_another_axis_are_decoded_with_their_residual) {

@@ -4,6 +4,10 @@
 #include "cli/train/training_step.h"
 #include "reference/contract/error.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
 namespace fp4sim::train {
 namespace {
 
@@ -35,7 +39,7 @@ TEST(Recipe, errors_name_the_file_the_line_and_the_key) {
             "r.toml:1: override needs `layers`, a pattern such as \"layers.0.*\"");
   const std::string occ = "\"e2m1:row:fp32:rne+occ(0.99,e4m3,row)\"";
   EXPECT_NE(error_of("[fprop]\nx = " + occ + "\nw = " + occ).find("two +occ operands"), std::string::npos);
-  EXPECT_NE(error_of("embedding = \"e4m3:row:fp32:rne+had(16,none)\"").find("+had and +occ"), std::string::npos);
+  EXPECT_NE(error_of("embedding = \"e4m3:row:fp32:rne+had(16,none)\"").find("+had, +occ and +sr34"), std::string::npos);
   EXPECT_NE(error_of("[attention]\nq = \"mxfp4+had(16,none)\"").find("attention q, k"), std::string::npos);
   const std::string rotated = "\"mxfp4+had(32,none)\"";
   EXPECT_NE(error_of("[fprop]\nx = " + rotated + "\nw = " + rotated +
@@ -43,6 +47,15 @@ TEST(Recipe, errors_name_the_file_the_line_and_the_key) {
                 .find("rotated operand"),
             std::string::npos);
   EXPECT_NE(error_of("[fprop]\nx = \"mxfp4+had(32,none)\"").find("both operands need the same +had"),
+            std::string::npos);
+  const std::string sr34 = "\"mxfp4:sr8+sr34\"";
+  EXPECT_NE(error_of("[fprop]\nx = " + occ + "\nw = " + sr34).find("+occ operand with a +sr34 operand"),
+            std::string::npos);
+  EXPECT_NE(error_of("[attention]\np = " + occ + "\nv = " + sr34).find("+occ operand with a +sr34 operand"),
+            std::string::npos);
+  EXPECT_NE(error_of("embedding = " + sr34).find("+sr34 belong to operands"), std::string::npos);
+  EXPECT_NE(error_of("[fprop]\nw = " + sr34 + "\n[dgrad]\nw = { spec = \"mxfp4\", source = \"forward\" }")
+                .find("r.toml:1: dgrad.w: source = \"forward\" of a +sr34 operand"),
             std::string::npos);
 }
 
@@ -102,34 +115,64 @@ struct Change {
   const char* after;
 };
 
+const Change kRecipeKeys[] = {
+    Change{"activations", "", "activations = \"bf16\""},
+    Change{"product", "[fprop]\nx = \"mxfp4\"\nw = \"mxfp4\"",
+           "product = \"fake\"\n[fprop]\nx = \"mxfp4\"\nw = \"mxfp4\""},
+    Change{"embedding", "", "embedding = \"e4m3:row:fp32\""},
+    Change{"attention_q", "", "[attention]\nq = \"mxfp4\""},
+    Change{"attention_k", "", "[attention]\nk = \"mxfp4\""},
+    Change{"attention_v", "", "[attention]\nv = \"mxfp4\""},
+    Change{"attention_p", "", "[attention]\np = \"mxfp4\""},
+    Change{"fprop_x", "", "[fprop]\nx = \"mxfp4\""},
+    Change{"fprop_w", "", "[fprop]\nw = \"mxfp4\""},
+    Change{"dgrad_dy", "", "[dgrad]\ndy = \"mxfp4\""},
+    Change{"dgrad_w", "", "[dgrad]\nw = \"mxfp4\""},
+    Change{"wgrad_dy", "", "[wgrad]\ndy = \"mxfp4\""},
+    Change{"wgrad_x", "", "[wgrad]\nx = \"mxfp4\""},
+    Change{"estimator_w", "[fprop]\nw = \"mxfp4\"", "[fprop]\nw = { spec = \"mxfp4\", estimator = \"dge(5,3)\" }"},
+    Change{"estimator_x", "[fprop]\nx = \"mxfp4\"", "[fprop]\nx = { spec = \"mxfp4\", estimator = \"soft(20)\" }"},
+    Change{"source_w", "[fprop]\nw = \"mxfp4\"\n[dgrad]\nw = \"mxfp4\"",
+           "[fprop]\nw = \"mxfp4\"\n[dgrad]\nw = { spec = \"mxfp4\", source = \"forward\" }"},
+    Change{"source_x", "[fprop]\nx = \"mxfp4\"\n[wgrad]\nx = \"mxfp4\"",
+           "[fprop]\nx = \"mxfp4\"\n[wgrad]\nx = { spec = \"mxfp4\", source = \"forward\" }"},
+    Change{"override", "", "[[override]]\nlayers = \"layers.0.ffn.*\"\n[override.fprop]\nx = \"mxfp4\""},
+    Change{"override_layers", "[[override]]\nlayers = \"layers.0.attn.*\"\n[override.fprop]\nx = \"mxfp4\"",
+           "[[override]]\nlayers = \"layers.0.ffn.*\"\n[override.fprop]\nx = \"mxfp4\""},
+    Change{"estimator_dsq", "[fprop]\nw = \"mxfp4\"", "[fprop]\nw = { spec = \"mxfp4\", estimator = \"dsq(0.2)\" }"},
+    Change{"estimator_ewgs", "[fprop]\nw = \"mxfp4\"", "[fprop]\nw = { spec = \"mxfp4\", estimator = \"ewgs(0.1)\" }"},
+    Change{"estimator_quest", "[fprop]\nw = \"mxfp4\"", "[fprop]\nw = { spec = \"mxfp4\", estimator = \"quest\" }"},
+    Change{"estimator_soft_forward", "[fprop]\nw = { spec = \"mxfp4\", estimator = \"soft(20)\" }",
+           "[fprop]\nw = { spec = \"mxfp4\", estimator = \"soft(beta=20,forward=soft)\" }"},
+    Change{"fprop_sr34", "[fprop]\nw = \"mxfp4:sr8\"", "[fprop]\nw = \"mxfp4:sr8+sr34\""},
+    Change{"dgrad_rounding", "[dgrad]\ndy = \"mxfp4:sr32\"", "[dgrad]\ndy = \"mxfp4:sr8\""},
+};
+
 class RecipeKey : public testing::TestWithParam<Change> {};
 
 TEST_P(RecipeKey, changes_the_graph) { EXPECT_NE(graph_of(GetParam().before), graph_of(GetParam().after)); }
 
-INSTANTIATE_TEST_SUITE_P(
-    Table, RecipeKey,
-    testing::Values(
-        Change{"activations", "", "activations = \"bf16\""},
-        Change{"product", "[fprop]\nx = \"mxfp4\"\nw = \"mxfp4\"",
-               "product = \"fake\"\n[fprop]\nx = \"mxfp4\"\nw = \"mxfp4\""},
-        Change{"embedding", "", "embedding = \"e4m3:row:fp32\""},
-        Change{"attention_q", "", "[attention]\nq = \"mxfp4\""},
-        Change{"attention_k", "", "[attention]\nk = \"mxfp4\""},
-        Change{"attention_v", "", "[attention]\nv = \"mxfp4\""},
-        Change{"attention_p", "", "[attention]\np = \"mxfp4\""}, Change{"fprop_x", "", "[fprop]\nx = \"mxfp4\""},
-        Change{"fprop_w", "", "[fprop]\nw = \"mxfp4\""}, Change{"dgrad_dy", "", "[dgrad]\ndy = \"mxfp4\""},
-        Change{"dgrad_w", "", "[dgrad]\nw = \"mxfp4\""}, Change{"wgrad_dy", "", "[wgrad]\ndy = \"mxfp4\""},
-        Change{"wgrad_x", "", "[wgrad]\nx = \"mxfp4\""},
-        Change{"estimator_w", "[fprop]\nw = \"mxfp4\"", "[fprop]\nw = { spec = \"mxfp4\", estimator = \"dge(5,3)\" }"},
-        Change{"estimator_x", "[fprop]\nx = \"mxfp4\"", "[fprop]\nx = { spec = \"mxfp4\", estimator = \"soft(20)\" }"},
-        Change{"source_w", "[fprop]\nw = \"mxfp4\"\n[dgrad]\nw = \"mxfp4\"",
-               "[fprop]\nw = \"mxfp4\"\n[dgrad]\nw = { spec = \"mxfp4\", source = \"forward\" }"},
-        Change{"source_x", "[fprop]\nx = \"mxfp4\"\n[wgrad]\nx = \"mxfp4\"",
-               "[fprop]\nx = \"mxfp4\"\n[wgrad]\nx = { spec = \"mxfp4\", source = \"forward\" }"},
-        Change{"override", "", "[[override]]\nlayers = \"layers.0.ffn.*\"\n[override.fprop]\nx = \"mxfp4\""},
-        Change{"override_layers", "[[override]]\nlayers = \"layers.0.attn.*\"\n[override.fprop]\nx = \"mxfp4\"",
-               "[[override]]\nlayers = \"layers.0.ffn.*\"\n[override.fprop]\nx = \"mxfp4\""}),
-    [](const auto& row) { return std::string(row.param.key); });
+INSTANTIATE_TEST_SUITE_P(Table, RecipeKey, testing::ValuesIn(kRecipeKeys),
+                         [](const auto& row) { return std::string(row.param.key); });
+
+TEST(Recipe, every_key_is_in_the_table_but_name_and_description_which_are_printed) {
+  // The words that an unknown key is answered with are all there are.
+  const std::string message = error_of("a = 1"), known = "(known: ";
+  std::string list = message.substr(message.find(known) + known.size());
+  list.pop_back();
+  std::stringstream keys(list);
+  for (std::string key; std::getline(keys >> std::ws, key, ',');) {
+    if (key == "name" || key == "description") continue;
+    EXPECT_TRUE(std::any_of(std::begin(kRecipeKeys), std::end(kRecipeKeys), [&](const Change& c) {
+      return std::string(c.key).starts_with(key);
+    })) << key;
+  }
+  const Recipe r = parse_recipe("name = \"n\"\ndescription = \"d\"", "r.toml");
+  EXPECT_EQ(r.name, "n");
+  EXPECT_EQ(r.description, "d");
+  EXPECT_EQ(graph_of("name = \"n\"\ndescription = \"d\""), graph_of(""));
+  EXPECT_EQ(parse_recipe("", "r.toml").name, "r.toml") << "a recipe without a name has its file's";
+}
 
 TEST(Settings, config_toml_round_trips_every_row) {
   Settings s;
@@ -143,6 +186,16 @@ TEST(Settings, config_toml_round_trips_every_row) {
     EXPECT_EQ(from_toml(text, "c.toml", back), recipe);
     EXPECT_EQ(to_toml(back, recipe), text);
   }
+}
+
+TEST(Settings, a_relative_data_path_is_stored_absolute) {
+  Settings s;
+  s.data = "folder/../text.txt";
+  check(s);
+  EXPECT_EQ(s.data, (std::filesystem::current_path() / "text.txt").string());
+  s.data.clear();
+  check(s);
+  EXPECT_EQ(s.data, "") << "the generated corpus";
 }
 
 TEST(Settings, a_wrong_config_is_one_clear_line) {

@@ -137,6 +137,7 @@ constexpr Row kGradientRules[] = {
     {Op::quantize, nullptr},
     {Op::dequantize, nullptr},
     {Op::estimator_grad, nullptr},
+    {Op::soft_forward, nullptr},
     {Op::occ_split, nullptr},
     {Op::hadamard, nullptr},
     {Op::add, add},

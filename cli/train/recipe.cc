@@ -64,9 +64,7 @@ class Reader {
 
   Estimator estimator(const toml::node& node, const std::string& key) const {
     try {
-      Estimator estimator = parse_estimator(text(node, key));
-      require_computable(estimator);
-      return estimator;
+      return parse_estimator(text(node, key));
     } catch (const UsageError& e) {
       fail(node, fmt::format("{}: {}", key, e.what()));
     }
@@ -121,6 +119,8 @@ void check_product(const Reader& reader, const toml::node& at, const std::string
                    const QuantSpec& b) {
   if (!(a.hadamard == b.hadamard)) reader.fail(at, product + ": both operands need the same +had");
   if (a.occ.enabled && b.occ.enabled) reader.fail(at, product + ": a product of two +occ operands is not defined");
+  if ((a.occ.enabled && b.sr34) || (a.sr34 && b.occ.enabled))
+    reader.fail(at, product + ": a product of a +occ operand with a +sr34 operand is not defined");
 }
 
 void check_layer(const Reader& reader, const toml::node& at, const LayerRecipe& layer) {
@@ -128,10 +128,15 @@ void check_layer(const Reader& reader, const toml::node& at, const LayerRecipe& 
   for (const auto& [a, b] : products) {
     check_product(reader, at, kPlaces[a].product, layer[a].spec, layer[b].spec);
   }
-  for (const auto& [backward, forward] : {std::pair{kDgradW, kFpropW}, {kWgradX, kFpropX}})
-    if (layer[backward].source == Source::forward && layer[forward].spec.hadamard.n != 0)
-      reader.fail(at, fmt::format("{}.{}: source = \"forward\" of a rotated operand (+had) is not defined",
-                                  kPlaces[backward].product, kPlaces[backward].operand));
+  for (const auto& [backward, forward] : {std::pair{kDgradW, kFpropW}, {kWgradX, kFpropX}}) {
+    if (layer[backward].source != Source::forward) continue;
+    const QuantSpec& used = layer[forward].spec;
+    // A rotated value is in another domain; a decoded sr34 value is 3/4 of the original, the product makes up for it.
+    const char* what = used.hadamard.n != 0 ? "a rotated operand (+had)" : used.sr34 ? "a +sr34 operand" : nullptr;
+    if (what != nullptr)
+      reader.fail(at, fmt::format("{}.{}: source = \"forward\" of {} is not defined", kPlaces[backward].product,
+                                  kPlaces[backward].operand, what));
+  }
 }
 
 }  // namespace
@@ -174,8 +179,8 @@ Recipe parse_recipe(std::string_view toml_text, const std::string& origin) {
   with("product", [&](const toml::node& n) { recipe.product_exact = reader.choice(n, "product", "fake", "exact"); });
   with("embedding", [&](const toml::node& n) {
     recipe.embedding = reader.spec(n, "embedding");
-    if (recipe.embedding.hadamard.n != 0 || recipe.embedding.occ.enabled)
-      reader.fail(n, "embedding: +had and +occ belong to operands of products");
+    if (recipe.embedding.hadamard.n != 0 || recipe.embedding.occ.enabled || recipe.embedding.sr34)
+      reader.fail(n, "embedding: +had, +occ and +sr34 belong to operands of products");
   });
   with("attention", [&](const toml::node& n) {
     const toml::table& t = reader.table(n, "attention");

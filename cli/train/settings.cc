@@ -5,6 +5,7 @@
 #include <toml++/toml.h>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "reference/contract/error.h"
 
@@ -125,7 +126,7 @@ std::string from_toml(std::string_view text, const std::string& origin, Settings
     for (const SettingRow& row : rows) {
       if (key.str() != row.name) continue;
       known = true;
-      std::visit([&](auto* to) { assign(*to, node, where); }, row.value);
+      std::visit([&, &value = node](auto* to) { assign(*to, value, where); }, row.value);
     }
     if (!known) throw UsageError(where + " is not a setting");
   }
@@ -135,8 +136,13 @@ std::string from_toml(std::string_view text, const std::string& origin, Settings
   return recipe_text;
 }
 
+std::string absolute_data(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
 void check(Settings& s) {
   s.model = resolved(s.model);
+  s.data = absolute_data(s.data);
   in_range("batch", static_cast<double>(s.step.batch), 1, 1 << 20);
   in_range("micro-batches", static_cast<double>(s.step.micro_batches), 1, 4096);
   in_range("steps", static_cast<double>(s.schedule.steps), 0, 4294967295.0);

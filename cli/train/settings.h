@@ -44,7 +44,10 @@ std::string to_toml(const Settings& settings, const std::string& recipe_text);
 /// Reads what to_toml wrote; UsageError naming origin, line and key. Returns the recipe's text.
 std::string from_toml(std::string_view text, const std::string& origin, Settings& settings);
 
-/// Throws UsageError for values out of range, naming the option; completes the model (resolved()).
+/// The data's path as config.toml keeps it: absolute, so that a run can be resumed from another folder; empty stays.
+std::string absolute_data(const std::string& path);
+
+/// Throws UsageError for values out of range, naming the option; completes the model (resolved()) and the data's path.
 void check(Settings& settings);
 
 }  // namespace fp4sim::train

@@ -1,4 +1,5 @@
-// insert_qdq: a recipe's six places become quantize → dequantize nodes on the operands of the products.
+// insert_qdq: a recipe's six places become quantize → dequantize (or soft_forward) nodes on the operands of the
+// products.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ class Inserter {
     for (Node& node : old) {
       if (node.op == Op::matmul) product(node);
       if (node.op == Op::embedding && !is_identity(recipe_.embedding))
-        node.inputs[1] = operand(node, node.inputs[1], recipe_.embedding, "last", "w", "embedding/w/fprop", nullptr);
+        node.inputs[1] = operand(node, node.inputs[1], recipe_.embedding, "last", "w", "embedding/w/fprop");
       graph_.nodes.push_back(std::move(node));
     }
     return std::move(result_);
@@ -48,7 +49,7 @@ class Inserter {
       if (const int attention = attention_place(role); attention >= 0) {
         const QuantSpec& spec = recipe_.attention[static_cast<size_t>(attention)];
         if (name == "fprop" && !is_identity(spec))
-          node.inputs[i] = operand(node, node.inputs[i], spec, axis, role, layer + "/" + role + "/fprop", nullptr);
+          node.inputs[i] = operand(node, node.inputs[i], spec, axis, role, layer + "/" + role + "/fprop");
         continue;
       }
       const auto row = std::find_if(std::begin(kPlaces), std::end(kPlaces), [&, &product = name](const PlaceRow& p) {
@@ -82,7 +83,8 @@ class Inserter {
     }
     if (!is_identity(place.spec)) {
       QuantizerUse use{layer, row.id, micro_batch, node.inputs[i], kNoValue, kNoValue, kNoValue, {}};
-      value = operand(node, value, place.spec, axis, row.operand, layer + "/" + row.operand + "/" + row.product, &use);
+      value = operand(node, value, place.spec, axis, row.operand, layer + "/" + row.operand + "/" + row.product,
+                      &place.estimator, &use);
       if (row.id == kFpropX || row.id == kFpropW) {
         forward_[{layer, micro_batch, row.id}] = value;
         result_.uses.push_back(std::move(use));
@@ -91,9 +93,11 @@ class Inserter {
     node.inputs[i] = value;
   }
 
-  /// The decoded operand of a product; `name` is the use's stable name (random streams).
+  /// The decoded operand of a product; `name` is the use's stable name (random streams). An estimator with a soft
+  /// forward value gives that value in place of the decoded one.
   ValueId operand(const Node& product, ValueId value, const QuantSpec& spec, const std::string& axis,
-                  const std::string& role, const std::string& name, QuantizerUse* use) {
+                  const std::string& role, const std::string& name, const Estimator* estimator = nullptr,
+                  QuantizerUse* use = nullptr) {
     if (spec.hadamard.n != 0) {
       Attrs attrs{{"n", int64_t{spec.hadamard.n}}, {"signs", sign_name(spec.hadamard.signs)}, {"axis", axis}};
       std::vector<ValueId> inputs{value};
@@ -121,7 +125,10 @@ class Inserter {
       inputs.push_back(step_);
     }
     const ValueId packed = add_node(graph_, Op::quantize, inputs, attrs, name).front();
-    const ValueId decoded = add_node(graph_, Op::dequantize, {packed}, {}, name).front();
+    const bool soft = estimator != nullptr && estimator->soft_forward;
+    const ValueId decoded =
+        soft ? add_node(graph_, Op::soft_forward, {value, packed}, {{"estimator", to_string(*estimator)}}, name).front()
+             : add_node(graph_, Op::dequantize, {packed}, {}, name).front();
     if (use != nullptr) use->quantized_in = value, use->packed = packed, use->decoded = decoded;
     return residual == kNoValue ? decoded : add_node(graph_, Op::add_residual, {decoded, residual}, {}, name).front();
   }

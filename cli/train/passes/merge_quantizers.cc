@@ -7,8 +7,10 @@ namespace {
 /// Ops whose result is a function of inputs and attributes alone and that recipes repeat on one value.
 bool mergeable(const Node& node) {
   switch (node.op) {
-    case Op::quantize: return node.inputs.size() == 1;  // never two stochastic uses
+    case Op::quantize:  // never two stochastic uses
+      return !is_stochastic(parse_quant_spec(node.attrs.text("spec")).rounding);
     case Op::dequantize:
+    case Op::soft_forward:
     case Op::occ_split:
     case Op::hadamard:
     case Op::add_residual:
