@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -126,7 +127,8 @@ struct HeaderRange {
   size_t begin, length;
 };
 
-HeaderRange header_range(std::span<const std::byte> file, const std::string& path) {
+/// `file` holds the first bytes of `file_size`.
+HeaderRange header_range(std::span<const std::byte> file, size_t file_size, const std::string& path) {
   if (file.size() < 10 || std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0)
     fail(path, "it does not begin with the .npy magic");
   const auto byte = [&](size_t i) { return std::to_integer<size_t>(file[i]); };
@@ -135,21 +137,10 @@ HeaderRange header_range(std::span<const std::byte> file, const std::string& pat
   const size_t begin = major == 1 ? 10 : 12;
   if (file.size() < begin) fail(path, "truncated header");
   const size_t length = byte(8) | byte(9) << 8 | (major == 1 ? 0 : byte(10) << 16 | byte(11) << 24);
-  if (length > file.size() - begin)
-    fail(path, fmt::format("header of {} bytes, but only {} bytes follow (truncated?)", length, file.size() - begin));
+  if (length > file_size - begin)
+    fail(path, fmt::format("header of {} bytes, but only {} bytes follow (truncated?)", length, file_size - begin));
+  if (length > file.size() - begin) fail(path, fmt::format("header of {} bytes is too long", length));
   return {begin, length};
-}
-
-/// The strides, in elements, of the two orders.
-std::vector<int64_t> strides_of(const Shape& shape, NpyOrder order) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t stride = 1;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    const size_t axis = order == NpyOrder::fortran ? i : shape.size() - 1 - i;
-    strides[axis] = stride;
-    stride *= shape[axis];
-  }
-  return strides;
 }
 
 /// Copies elements from one order to the other; index runs row-major.
@@ -171,47 +162,76 @@ void reorder(const std::byte* from, NpyOrder from_order, std::byte* to, NpyOrder
   }
 }
 
-}  // namespace
-
-HostTensor read_npy(const std::string& path) {
-  const MappedFile file(path);
-  const auto bytes = file.bytes();
-  const HeaderRange range = header_range(bytes, path);
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + range.begin, range.length);
+/// The checked layout of a file of `file_size` bytes that begins with `start`.
+NpyLayout layout_of(std::span<const std::byte> start, size_t file_size, const std::string& path) {
+  const HeaderRange range = header_range(start, file_size, path);
+  const std::string_view text(reinterpret_cast<const char*>(start.data()) + range.begin, range.length);
   const NpyHeader header = HeaderParser(text, path).parse();
-  const auto data = bytes.subspan(range.begin + range.length);
+  const size_t offset = range.begin + range.length, data_bytes = file_size - offset;
   const auto count = checked_element_count(*header.shape);
   const auto width = static_cast<size_t>(file_type_bytes(*header.type));
   // divide instead of multiplying: a huge shape must not overflow
-  if (!count || static_cast<size_t>(*count) > data.size() / width || static_cast<size_t>(*count) * width != data.size())
+  if (!count || static_cast<size_t>(*count) > data_bytes / width || static_cast<size_t>(*count) * width != data_bytes)
     fail(path, fmt::format("shape {} of {}-byte elements does not match the {} bytes behind the header",
-                           to_string(*header.shape), width, data.size()));
-  HostTensor tensor{*header.type, *header.shape, {data.begin(), data.end()}};
-  if (*header.fortran) reorder(data.data(), NpyOrder::fortran, tensor.bytes.data(), NpyOrder::c, tensor.shape, width);
+                           to_string(*header.shape), width, data_bytes));
+  return {*header.type, *header.shape, *header.fortran ? NpyOrder::fortran : NpyOrder::c, static_cast<int64_t>(offset)};
+}
+
+}  // namespace
+
+std::vector<int64_t> strides_of(const Shape& shape, NpyOrder order) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const size_t axis = order == NpyOrder::fortran ? i : shape.size() - 1 - i;
+    strides[axis] = stride;
+    stride *= shape[axis];
+  }
+  return strides;
+}
+
+HostTensor read_npy(const std::string& path) {
+  const MappedFile file(path);
+  const NpyLayout layout = layout_of(file.bytes(), file.bytes().size(), path);
+  const auto data = file.bytes().subspan(static_cast<size_t>(layout.data_offset));
+  HostTensor tensor{layout.type, layout.shape, {data.begin(), data.end()}};
+  if (layout.order == NpyOrder::fortran)
+    reorder(data.data(), NpyOrder::fortran, tensor.bytes.data(), NpyOrder::c, tensor.shape,
+            static_cast<size_t>(file_type_bytes(layout.type)));
   return tensor;
 }
 
-void write_npy(const std::string& path, const HostTensor& tensor, NpyOrder order) {
+NpyLayout read_npy_layout(const InputFile& file) {
+  constexpr int64_t kLongestHeader = 12 + 65536;
+  std::vector<std::byte> start(static_cast<size_t>(std::min(file.size(), kLongestHeader)));
+  file.read(0, start);
+  return layout_of(start, static_cast<size_t>(file.size()), file.path());
+}
+
+std::string npy_header(FileType type, const Shape& shape, NpyOrder order, const std::string& path) {
   const char* descr = nullptr;
   for (const NpyType& row : kNpyTypes)
-    if (row.type == tensor.type) descr = row.descr;
+    if (row.type == type) descr = row.descr;
   if (descr == nullptr)
-    throw Error(
-        fmt::format("cannot write {}: .npy files hold F32, F16 or I32, not {}", path, file_type_name(tensor.type)));
+    throw Error(fmt::format("cannot write {}: .npy files hold F32, F16 or I32, not {}", path, file_type_name(type)));
   std::string sizes;
-  for (const int64_t size : tensor.shape) sizes += fmt::format("{}, ", size);
-  if (tensor.shape.size() > 1) sizes.resize(sizes.size() - 2);
-  if (tensor.shape.size() == 1) sizes.pop_back();
+  for (const int64_t size : shape) sizes += fmt::format("{}, ", size);
+  if (shape.size() > 1) sizes.resize(sizes.size() - 2);
+  if (shape.size() == 1) sizes.pop_back();
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}), }}", descr,
                                    order == NpyOrder::fortran ? "True" : "False", sizes);
   const size_t prefix = kMagic.size() + 4;
   header.resize((prefix + header.size() + 1 + kAlignment - 1) / kAlignment * kAlignment - prefix - 1, ' ');
   header += '\n';
-  if (header.size() > 0xFFFF)
-    throw Error(fmt::format("cannot write {}: {} axes are too many", path, tensor.shape.size()));
+  if (header.size() > 0xFFFF) throw Error(fmt::format("cannot write {}: {} axes are too many", path, shape.size()));
   std::string start(kMagic);
   for (const size_t byte : {size_t{1}, size_t{0}, header.size() & 0xFF, header.size() >> 8})
     start += static_cast<char>(byte);
+  return start + header;
+}
+
+void write_npy(const std::string& path, const HostTensor& tensor, NpyOrder order) {
+  const std::string header = npy_header(tensor.type, tensor.shape, order, path);
   std::vector<std::byte> reordered;
   std::span<const std::byte> data = tensor.bytes;
   if (order == NpyOrder::fortran) {
@@ -220,7 +240,7 @@ void write_npy(const std::string& path, const HostTensor& tensor, NpyOrder order
             static_cast<size_t>(file_type_bytes(tensor.type)));
     data = reordered;
   }
-  const std::span<const std::byte> pieces[] = {bytes_of(start), bytes_of(header), data};
+  const std::span<const std::byte> pieces[] = {bytes_of(header), data};
   write_file_atomic(path, pieces);
 }
 

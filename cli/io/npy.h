@@ -4,10 +4,28 @@
 #include <string>
 
 #include "cli/io/host_tensor.h"
+#include "cli/io/streams.h"
 
 namespace fp4sim::io {
 
 enum class NpyOrder : uint8_t { c, fortran };
+
+/// Where the array of a file lies: elements in `order`, from byte data_offset to the end of the file.
+struct NpyLayout {
+  FileType type = FileType::f32;
+  Shape shape;
+  NpyOrder order = NpyOrder::c;
+  int64_t data_offset = 0;
+};
+
+/// The layout of a file from its header, without reading the array. Throws Error as read_npy does.
+NpyLayout read_npy_layout(const InputFile& file);
+
+/// What a version 1.0 file holds before the array; `path` is for messages.
+std::string npy_header(FileType type, const Shape& shape, NpyOrder order, const std::string& path);
+
+/// The steps, in elements, between neighbours along each axis.
+std::vector<int64_t> strides_of(const Shape& shape, NpyOrder order);
 
 /// The array of a file, always row-major: a Fortran-order file is transposed while reading. Throws Error naming the
 /// file for a wrong magic, version, header, type, size, and for bytes missing or left over.

@@ -10,6 +10,7 @@
 
 #include "cli/io/files.h"
 #include "cli/io/host_tensor.h"
+#include "cli/io/streams.h"
 
 namespace fp4sim::io {
 
@@ -32,6 +33,9 @@ struct SafetensorsHeader {
 /// the JSON is malformed, a name is duplicated, a type is unknown, a shape is not of non-negative integers or disagrees
 /// with its byte range, or the ranges overlap, leave holes or do not end at the end of the file.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, const std::string& path);
+
+/// The same for a file of any size; only the header is read.
+SafetensorsHeader read_safetensors_header(const InputFile& file);
 
 /// A safetensors file that is read lazily: the header at once, a tensor's bytes when asked for.
 class SafetensorsFile {
@@ -56,8 +60,33 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
-/// Writes the tensors, wide elements first and then by name, so that each begins at a multiple of its element size,
-/// through write_file_atomic. The same tensors and metadata give the same bytes.
+/// Writes a file of any size: names, types and shapes at once, the bytes piece by piece in any order. Tensors lie with
+/// wide elements first and then by name, so that each begins at a multiple of its element size. The file appears on
+/// commit (OutputFile); what was not written is zero bytes.
+class SafetensorsWriter {
+ public:
+  struct Item {
+    FileType type = FileType::f32;
+    Shape shape;
+  };
+  SafetensorsWriter(const std::string& path, const std::map<std::string, Item>& items,
+                    const std::map<std::string, std::string>& metadata);
+  /// Bytes of a tensor from its byte `offset` on; Error where they leave it.
+  void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
+  void commit();
+  /// Bytes of all tensors.
+  int64_t data_bytes() const { return data_bytes_; }
+
+ private:
+  struct Range {
+    int64_t begin, end;  // bytes of the file
+  };
+  std::map<std::string, Range> ranges_;
+  int64_t data_bytes_ = 0;
+  OutputFile file_;
+};
+
+/// Writes the tensors through SafetensorsWriter. The same tensors and metadata give the same bytes.
 void write_safetensors(const std::string& path, const std::map<std::string, HostTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

@@ -28,17 +28,18 @@ std::string shown(const std::string& name) {
   return "'" + text + (name.size() > 80 ? "…'" : "'");
 }
 
-std::string_view header_text(std::span<const std::byte> file, const std::string& path) {
-  if (file.size() < kLengthBytes)
-    fail(path, fmt::format("{} bytes long, the header length alone needs {}", file.size(), kLengthBytes));
+/// Bytes of the JSON header, from the first bytes of a file of `file_size`.
+uint64_t header_length(std::span<const std::byte> start, uint64_t file_size, const std::string& path) {
+  if (start.size() < kLengthBytes)
+    fail(path, fmt::format("{} bytes long, the header length alone needs {}", start.size(), kLengthBytes));
   uint64_t length = 0;
-  std::memcpy(&length, file.data(), kLengthBytes);
+  std::memcpy(&length, start.data(), kLengthBytes);
   if (length > kMaxHeaderBytes)
     fail(path, fmt::format("header of {} bytes, at most {} allowed", length, kMaxHeaderBytes));
-  if (length > file.size() - kLengthBytes)
+  if (length > file_size - kLengthBytes)
     fail(path,
-         fmt::format("header of {} bytes, but only {} bytes follow (truncated?)", length, file.size() - kLengthBytes));
-  return {reinterpret_cast<const char*>(file.data()) + kLengthBytes, length};
+         fmt::format("header of {} bytes, but only {} bytes follow (truncated?)", length, file_size - kLengthBytes));
+  return length;
 }
 
 /// Parses the header and rejects names that occur twice in one object, which a JSON tree would silently merge.
@@ -132,10 +133,7 @@ void check_ranges(const std::vector<TensorEntry>& tensors, int64_t data_bytes, c
     fail(path, fmt::format("{} bytes follow the header, the tensors cover {}", data_bytes, position));
 }
 
-}  // namespace
-
-SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, const std::string& path) {
-  const std::string_view text = header_text(file, path);
+SafetensorsHeader header_from(std::string_view text, uint64_t file_size, const std::string& path) {
   const Json json = parse_json(text, path);
   SafetensorsHeader header;
   header.data_offset = static_cast<int64_t>(kLengthBytes + text.size());
@@ -148,8 +146,24 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, cons
   }
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
-  check_ranges(header.tensors, static_cast<int64_t>(file.size()) - header.data_offset, path);
+  check_ranges(header.tensors, static_cast<int64_t>(file_size) - header.data_offset, path);
   return header;
+}
+
+}  // namespace
+
+SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, const std::string& path) {
+  const uint64_t length = header_length(file, file.size(), path);
+  return header_from({reinterpret_cast<const char*>(file.data()) + kLengthBytes, length}, file.size(), path);
+}
+
+SafetensorsHeader read_safetensors_header(const InputFile& file) {
+  const auto file_size = static_cast<uint64_t>(file.size());
+  std::vector<std::byte> start(std::min(file_size, kLengthBytes));
+  file.read(0, start);
+  std::string text(header_length(start, file_size, file.path()), '\0');
+  file.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
+  return header_from(text, file_size, file.path());
 }
 
 }  // namespace fp4sim::io
