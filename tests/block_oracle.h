@@ -1,5 +1,5 @@
-// A second quantizer, written from numerics.md §4 block by block: explicit lists of element indices, every binary32
-// operation done in binary64 and rounded (exact for + − × ÷ of binary32 numbers), codes by table search.
+// A second quantizer, written from numerics.md §4 block by block: explicit lists of element indices, scales and y from
+// scale_oracle.h, codes by table search.
 #pragma once
 
 #include <cmath>
@@ -7,110 +7,90 @@
 #include <vector>
 
 #include "reference/contract/value_type.h"
-#include "tests/grid_oracle.h"
+#include "tests/scale_oracle.h"
 
 namespace fp4sim::test {
 
 struct QuantizedOracle {
-  std::vector<uint32_t> codes;  // row-major over the shape
-  std::vector<float> scales;    // decoded, in scale-grid order; NaN for a nonfinite block
-  std::vector<double> y;        // given to encode; 0 in nonfinite blocks
+  std::vector<uint32_t> codes;      // row-major over the shape
+  std::vector<float> scales;        // decoded, in scale-grid order; NaN for a nonfinite block
+  std::vector<double> y;            // given to encode; 0 in nonfinite blocks
+  std::vector<double> code_values;  // of the codes, without any scale
+  std::vector<float> scale_of;      // of each element's block; 1 for unscaled specs
   float d = 1;
+  ElementFormat element{};  // the spec's, with its bias found for `bauto`
   std::vector<float> decoded;
 };
 
 /// Element indices of each block in scale-grid order: (rows, cols) matrix, last or first axis.
 inline std::vector<std::vector<size_t>> oracle_blocks(int64_t rows, int64_t cols, const QuantSpec& spec, Axis axis) {
+  // Rows and columns of elements under one scale.
+  int64_t height = rows, width = cols;
+  const bool last = axis == Axis::last;
+  switch (spec.granularity) {
+    case Granularity::none:
+    case Granularity::tensor: break;
+    case Granularity::block: height = last ? 1 : spec.block_size, width = last ? spec.block_size : 1; break;
+    case Granularity::tile2d: height = width = spec.block_size; break;
+    case Granularity::row: (last ? height : width) = 1; break;
+    case Granularity::col: (last ? width : height) = 1; break;
+  }
   std::vector<std::vector<size_t>> blocks;
-  const int64_t vectors = axis == Axis::last ? rows : cols, length = axis == Axis::last ? cols : rows;
-  const int64_t size = spec.granularity == Granularity::block ? spec.block_size : length;
-  const auto element = [&](int64_t v, int64_t k) {
-    return static_cast<size_t>(axis == Axis::last ? v * cols + k : k * cols + v);
-  };
-  if (spec.granularity == Granularity::tensor) {
-    blocks.emplace_back();
-    for (int64_t i = 0; i < rows * cols; ++i) blocks[0].push_back(static_cast<size_t>(i));
-    return blocks;
-  }
-  const auto add = [&](int64_t v, int64_t first) {
-    blocks.emplace_back();
-    for (int64_t k = first; k < std::min(first + size, length); ++k) blocks.back().push_back(element(v, k));
-  };
-  // Scales are row-major: vectors outside for axis=last, blocks outside for axis=first.
-  if (axis == Axis::last) {
-    for (int64_t v = 0; v < vectors; ++v)
-      for (int64_t first = 0; first < length; first += size) add(v, first);
-  } else {
-    for (int64_t first = 0; first < length; first += size)
-      for (int64_t v = 0; v < vectors; ++v) add(v, first);
-  }
+  for (int64_t top = 0; top < rows; top += height)
+    for (int64_t left = 0; left < cols; left += width) {
+      blocks.emplace_back();
+      for (int64_t r = top; r < std::min(top + height, rows); ++r)
+        for (int64_t c = left; c < std::min(left + width, cols); ++c)
+          blocks.back().push_back(static_cast<size_t>(r * cols + c));
+    }
   return blocks;
 }
 
-/// One rounding to binary32.
-inline float fl(double v) { return static_cast<float>(v); }
-inline float at_most_max(float v) {
-  return v > std::numeric_limits<float>::max() ? std::numeric_limits<float>::max() : v;
+/// The value of a code that encode can give.
+inline double oracle_code_value(uint32_t code, const ElementFormat& f, const GridTable& table) {
+  const uint32_t half = 1u << (f.bits - 1);
+  if (f.encoding == Encoding::twos_complement)
+    return code < half ? table.values[code] : -table.values[(1u << f.bits) - code];
+  const uint32_t magnitude = code % half;
+  const bool infinite = f.specials == Specials::ieee && magnitude == table.values.size();
+  const double beyond = infinite ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  const double value = magnitude < table.values.size() ? table.values[magnitude] : beyond;
+  return code >= half ? -value : value;
 }
 
-inline float oracle_e8m0(double amax, const QuantSpec& spec) {
-  if (amax == 0) return std::ldexp(1.0f, -127);
-  const GridTable table = grid_table(spec.element);
-  const double max_normal = table.values.back();
-  const int e = std::ilogb(amax), top = std::ilogb(max_normal);
-  int s = e - top;
-  if (spec.rule == ScaleRule::ceil && amax > std::ldexp(1.0, e)) ++s;
-  // Rounded to M + 1 significant bits, ties up.
-  if (spec.rule == ScaleRule::even) {
-    const double unit = std::ldexp(1.0, e - spec.element.mantissa_bits);
-    s = std::ilogb(std::floor(amax / unit + 0.5) * unit) - top;
+/// `bauto`: the largest allowed bias whose max_normal ≥ amax; the lowest allowed one where none is.
+inline ElementFormat oracle_bias(ElementFormat f, float amax) {
+  if (!f.bias_auto) return f;
+  f.bias_auto = false;
+  if (amax == 0) return f;
+  const auto with = [&](int bias) {
+    ElementFormat g = f;
+    g.bias = static_cast<int16_t>(bias);
+    return g;
+  };
+  int lowest = 400;
+  for (int bias = 399; bias > -400; --bias) {
+    const GridTable table = grid_table(with(bias));
+    if (table.values[1] < 0x1p-149 || table.values.back() > std::numeric_limits<float>::max()) continue;
+    if (table.values.back() >= static_cast<double>(amax)) return with(bias);
+    lowest = bias;
   }
-  if (spec.rule == ScaleRule::rceil) {
-    s = -400;
-    while (amax > std::ldexp(max_normal, s)) ++s;
-  }
-  return std::ldexp(1.0f, std::clamp(s, -127, 127));
+  return with(lowest);
 }
 
-inline float oracle_fp32_scale(double amax, const QuantSpec& spec) {
-  const double max_normal = grid_table(spec.element).values.back();
-  if (amax == 0) return 1;
-  if (spec.rule == ScaleRule::amax) return std::max(fl(amax / max_normal), 0x1p-149f);
-  int r = -149;
-  while (r < 127 && amax > std::ldexp(max_normal, r)) ++r;
-  return std::ldexp(1.0f, r);
-}
-
-inline float oracle_e4m3_scale(double amax, float encode, const QuantSpec& spec) {
-  const double emx = grid_table(spec.element).values.back();
-  const GridTable e4m3 = grid_table(kE4m3);
-  const float te = at_most_max(fl(amax * static_cast<double>(fl(static_cast<double>(encode) * fl(1 / emx)))));
-  const float value = spec.rule == ScaleRule::te ? te : fl(amax / emx);
-  return static_cast<float>(e4m3.values[search_code(value, kE4m3, e4m3, Rounding::rne, false, 0)]);
-}
-
-inline double oracle_y(double x, double scale, double d, const QuantSpec& spec) {
-  if (spec.scale == ScaleFormat::none) return x;
-  if (spec.scale == ScaleFormat::e8m0) return x / scale;
-  const double max_normal = grid_table(spec.element).values.back();
-  if (spec.scale == ScaleFormat::fp32) return std::copysign(std::min<double>(std::fabs(fl(x / scale)), max_normal), x);
-  if (x == 0 || scale == 0) return std::copysign(0.0, x);
-  const float enc = at_most_max(fl(1.0 / static_cast<double>(fl(scale * d))));
-  const float y = spec.rule == ScaleRule::one ? fl(x / scale) : fl(x * enc);
-  return std::isfinite(y) ? y : std::copysign(std::numeric_limits<float>::max(), x);
-}
-
-/// quantize and dequantize of a (rows, cols) matrix. random[i] are element i's random bits.
+/// quantize and dequantize of a (rows, cols) matrix. random[i] are element i's random bits; `given` stands for the
+/// tensor amax where it is not null.
 inline QuantizedOracle quantize_oracle(const std::vector<float>& x, int64_t rows, int64_t cols, const QuantSpec& spec,
-                                       Axis axis, const std::vector<uint32_t>& random) {
+                                       Axis axis, const std::vector<uint32_t>& random, const float* given = nullptr) {
   QuantizedOracle out;
   out.codes.resize(x.size());
   out.y.resize(x.size());
+  out.code_values.resize(x.size());
+  out.scale_of.assign(x.size(), 1);
   out.decoded.resize(x.size());
-  const GridTable table = grid_table(spec.element);
-  const auto blocks = oracle_blocks(rows, cols, is_unscaled(spec) ? parse_quant_spec("e2m1:tensor:fp32") : spec, axis);
+  const auto blocks = oracle_blocks(rows, cols, spec, axis);
   std::vector<float> amax;
-  float tensor_amax = 0;
+  float finite_blocks = 0, finite_values = 0;
   for (const auto& block : blocks) {
     float a = 0;
     bool finite = true;
@@ -118,38 +98,49 @@ inline QuantizedOracle quantize_oracle(const std::vector<float>& x, int64_t rows
       if (std::isfinite(x[i])) a = std::max(a, std::fabs(x[i]));
       finite = finite && std::isfinite(x[i]);
     }
+    finite_values = std::max(finite_values, a);
+    if (finite) finite_blocks = std::max(finite_blocks, a);
+    if (given != nullptr && spec.granularity == Granularity::tensor) a = *given;
     amax.push_back(finite ? a : NAN);
-    if (finite) tensor_amax = std::max(tensor_amax, a);
   }
-  float encode = 1;
-  if (spec.rule == ScaleRule::te && tensor_amax > 0) {
-    encode = at_most_max(fl(static_cast<double>(fl(448.0 * table.values.back())) / tensor_amax));
-    out.d = fl(1.0 / encode);
-  }
+  out.element = oracle_bias(spec.element, given != nullptr ? *given : finite_values);
+  const ScaleOracle oracle(spec, out.element);
+  const GridTable& table = oracle.element();
+  const OracleTensorScales t = oracle.tensor(given != nullptr ? *given : finite_blocks);
+  out.d = t.decode;
+
+  const auto encode = [&](size_t i, float scale, Rounding rounding) {
+    out.y[i] = (spec.sr34 ? 0.75 : 1.0) * oracle.y(x[i], scale, t);
+    return search_code(out.y[i], out.element, table, rounding, uses_ieee(spec), random[i]);
+  };
+  const bool stochastic = spec.rounding == Rounding::sr32 || spec.rounding == Rounding::sr8;
+  const Rounding trial = spec.rule == ScaleRule::opt && stochastic ? Rounding::rne : spec.rounding;
+  const auto error_of = [&](const std::vector<size_t>& block, float scale) {
+    double sum = 0;
+    for (const size_t i : block)
+      sum = oracle.add_error(sum, x[i], oracle_code_value(encode(i, scale, trial), out.element, table), scale, t);
+    return sum;
+  };
+  const auto scale_of = [&](size_t b) -> float {
+    if (is_unscaled(spec)) return 1;
+    if (std::isnan(amax[b])) return NAN;
+    if (amax[b] == 0)
+      return spec.scale == ScaleFormat::fp32 ? 1 : spec.scale == ScaleFormat::e8m0 ? std::ldexp(1.0f, -127) : 0;
+    const float first = oracle.block(amax[b], t, false);
+    if (!oracle.has_two()) return first;
+    const float second = oracle.block(amax[b], t, true);
+    return error_of(blocks[b], second) < error_of(blocks[b], first) ? second : first;
+  };
   for (size_t b = 0; b < blocks.size(); ++b) {
-    const bool marked = !is_unscaled(spec) && std::isnan(amax[b]);
-    float scale = marked ? NAN : 1;
-    if (!marked && spec.scale == ScaleFormat::e8m0) scale = oracle_e8m0(amax[b], spec);
-    if (!marked && spec.scale == ScaleFormat::fp32) scale = oracle_fp32_scale(amax[b], spec);
-    if (!marked && spec.scale == ScaleFormat::e4m3) scale = amax[b] == 0 ? 0 : oracle_e4m3_scale(amax[b], encode, spec);
+    const float scale = scale_of(b);
     out.scales.push_back(scale);
     for (const size_t i : blocks[b]) {
-      if (!marked) {
-        out.y[i] = oracle_y(x[i], scale, out.d, spec);
-        out.codes[i] = search_code(out.y[i], spec.element, table, spec.rounding, uses_ieee(spec), random[i]);
-      }
-      const uint32_t sign_bit = 1u << (spec.element.bits - 1), magnitude = out.codes[i] & (sign_bit - 1);
-      double value = magnitude < table.values.size() ? table.values[magnitude]
-                     : spec.element.specials == Specials::ieee && magnitude == table.values.size()
-                         ? std::numeric_limits<double>::infinity()
-                         : NAN;
-      if ((out.codes[i] & sign_bit) != 0) value = -value;
-      if (is_unscaled(spec)) {
-        out.decoded[i] = fl(value);
-      } else {
-        out.decoded[i] = fl(value * scale);
-        if (has_tensor_scale(spec)) out.decoded[i] = fl(static_cast<double>(out.decoded[i]) * out.d);
-      }
+      out.y[i] = 0;
+      out.scale_of[i] = scale;
+      out.codes[i] = std::isnan(scale) ? 0 : encode(i, scale, spec.rounding);
+      const double value = out.code_values[i] = oracle_code_value(out.codes[i], out.element, table);
+      out.decoded[i] = is_unscaled(spec) ? fl(value) : fl(value * scale);
+      if (has_tensor_scale(spec)) out.decoded[i] = fl(static_cast<double>(out.decoded[i]) * out.d);
     }
   }
   return out;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/grid_oracle.h"
 #include "tests/node_runner.h"
 
 namespace fp4sim::test {
@@ -23,6 +24,10 @@ struct OracleElement {
 
 inline OracleElement oracle_element(const ElementFormat& f, uint32_t code) {
   const uint32_t half = 1u << (f.bits - 1), magnitude = code % half;
+  if (f.encoding == Encoding::twos_complement) {
+    const int64_t steps = static_cast<int64_t>(code) - (code >= half ? int64_t{1} << f.bits : 0);
+    return {steps, static_cast<float>(std::ldexp(static_cast<double>(steps), -f.mantissa_bits)), true};
+  }
   const int sign = code >= half ? -1 : 1;
   const auto exponent = static_cast<int>(magnitude / (1u << f.mantissa_bits));
   const auto fraction = static_cast<int64_t>(magnitude % (1u << f.mantissa_bits));
@@ -65,7 +70,28 @@ inline float oracle_scale(const QuantSpec& spec, const std::vector<std::byte>& p
   const auto byte = static_cast<uint32_t>(part[index]);
   if (spec.scale == ScaleFormat::e8m0)
     return byte == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(byte) - 127);
-  return oracle_element(kE4m3, byte).value;
+  if (spec.scale == ScaleFormat::e4m3) return oracle_element(kE4m3, byte).value;
+  // ue{E}m{M}: no sign, the all-ones code is NaN.
+  const int e = spec.scale_exponent_bits, m = spec.scale_mantissa_bits, bias = (1 << (e - 1)) - 1;
+  if (byte == (1u << (e + m)) - 1) return std::numeric_limits<float>::quiet_NaN();
+  const auto field = static_cast<int>(byte >> m), fraction = static_cast<int>(byte % (1u << m));
+  return static_cast<float>(field == 0 ? std::ldexp(fraction, 1 - bias - m)
+                                       : std::ldexp((1 << m) + fraction, field - bias - m));
+}
+
+/// Index of the scale of element (r, c) of matrix m in the order of §4.4.
+inline int64_t oracle_scale_index(const QuantSpec& spec, Axis axis, int64_t m, int64_t r, int64_t c, int64_t rows,
+                                  int64_t cols) {
+  const int64_t b = spec.block_size;
+  const bool last = axis == Axis::last;
+  const auto up = [b](int64_t n) { return (n + b - 1) / b; };
+  switch (spec.granularity) {
+    case Granularity::block: return last ? (m * rows + r) * up(cols) + c / b : (m * up(rows) + r / b) * cols + c;
+    case Granularity::tile2d: return (m * up(rows) + r / b) * up(cols) + c / b;
+    case Granularity::row: return last ? m * rows + r : m * cols + c;
+    case Granularity::col: return last ? m * cols + c : m * rows + r;
+    default: return 0;
+  }
 }
 
 inline OracleOperand oracle_operand(const HostValue& v, Axis axis) {
@@ -78,8 +104,10 @@ inline OracleOperand oracle_operand(const HostValue& v, Axis axis) {
   o.values.resize(n), o.elements.resize(n), o.scales.assign(n, 1.0f);
   o.packed = v.type.dtype == DType::packed, o.spec = v.type.spec;
   if (o.packed && v.parts.size() == 3) o.has_d = true, o.d = from_bytes<float>(v.parts[2])[0];
-  const int bits = o.spec.element.bits;
-  const int64_t row_bytes = (cols * bits + 7) / 8, b = o.spec.block_size;
+  ElementFormat element = o.spec.element;
+  if (o.packed && element.bias_auto) element.bias = static_cast<int16_t>(from_bytes<int32_t>(v.parts[1])[0]);
+  const int bits = element.bits;
+  const int64_t row_bytes = (cols * bits + 7) / 8;
   for (int64_t m = 0; m < o.matrices; ++m)
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < cols; ++c) {
@@ -104,14 +132,9 @@ inline OracleOperand oracle_operand(const HostValue& v, Axis axis) {
           if (bits == 32)
             std::memcpy(&o.values[at], &code, 4);
           else
-            o.elements[at] = oracle_element(o.spec.element, code), o.values[at] = o.elements[at].value;
+            o.elements[at] = oracle_element(element, code), o.values[at] = o.elements[at].value;
           if (o.spec.granularity == Granularity::none) continue;
-          int64_t scale = 0;  // tensor
-          if (o.spec.granularity == Granularity::row) scale = m * o.vectors + vector;
-          if (o.spec.granularity == Granularity::block) {
-            const int64_t blocks = (o.k + b - 1) / b;
-            scale = axis == Axis::last ? (m * rows + r) * blocks + c / b : (m * blocks + r / b) * cols + c;
-          }
+          const int64_t scale = oracle_scale_index(o.spec, axis, m, r, c, rows, cols);
           o.scales[at] = oracle_scale(o.spec, v.parts[1], static_cast<size_t>(scale));
           o.values[at] = o.values[at] * o.scales[at];
           if (o.has_d) o.values[at] = o.values[at] * o.d;
@@ -140,13 +163,17 @@ inline float oracle_dot(const OracleOperand& a, size_t at_a, const OracleOperand
     if (!x.finite || !y.finite) return std::numeric_limits<float>::quiet_NaN();
     sum += x.steps * y.steps;
   }
-  const auto step = [](const ElementFormat& f) { return 1 - f.bias - f.mantissa_bits; };
+  const auto step = [](const ElementFormat& f) {
+    return f.encoding == Encoding::twos_complement ? -f.mantissa_bits : 1 - f.bias - f.mantissa_bits;
+  };
   return static_cast<float>(std::ldexp(static_cast<double>(sum), step(a.spec.element) + step(b.spec.element)));
 }
 
-/// w of §7 written down from the text: e2m1 4 … e5m2 32.
+/// w of §7: the bit length of max_normal in units of the smallest positive value (e2m1 4, e4m3 18, e5m2 32).
 inline int oracle_span(const ElementFormat& f) {
-  return f == kE2m1 ? 4 : f == kE2m3 ? 6 : f == kE3m2 ? 9 : f == kE4m3 ? 18 : 32;
+  if (f.bits > 8) return 64;  // unscaled levels never meet the budget's question
+  const GridTable table = grid_table(f);
+  return std::ilogb(table.values.back() / table.values[1]) + 1;
 }
 
 /// y = a·bᵀ by §7, row-major (matrices, m, n).
@@ -155,8 +182,10 @@ inline std::vector<float> oracle_product(const OracleOperand& a, const OracleOpe
     return o.spec.granularity == Granularity::row || o.spec.granularity == Granularity::tensor;
   };
   const bool both = a.packed && b.packed;
-  const bool blocks = both && a.spec.granularity == Granularity::block && b.spec.granularity == Granularity::block &&
-                      a.spec.block_size == b.spec.block_size;
+  const auto in_blocks = [](const OracleOperand& o) {
+    return o.spec.granularity == Granularity::block || o.spec.granularity == Granularity::tile2d;
+  };
+  const bool blocks = both && in_blocks(a) && in_blocks(b) && a.spec.block_size == b.spec.block_size;
   const bool vectors = both && vector_scaled(a) && vector_scaled(b);
   const int64_t n = blocks ? a.spec.block_size : a.k;
   const bool exact = n > 0 && oracle_span(a.spec.element) + oracle_span(b.spec.element) +
@@ -185,6 +214,9 @@ inline std::vector<float> oracle_product(const OracleOperand& a, const OracleOpe
         }
         if ((blocks || vectors) && a.has_d && a.k > 0) result = result * a.d;
         if ((blocks || vectors) && b.has_d && a.k > 0) result = result * b.d;
+        const int sr34 = (a.packed && a.spec.sr34 ? 1 : 0) + (b.packed && b.spec.sr34 ? 1 : 0);
+        if (sr34 == 1) result = result * static_cast<float>(4.0 / 3.0);
+        if (sr34 == 2) result = result * static_cast<float>(16.0 / 9.0);
         y.push_back(result);
       }
   return y;

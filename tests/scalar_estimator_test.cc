@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 
-#include "reference/contract/error.h"
 #include "reference/scalar/backend.h"
 #include "reference/scalar/codec.h"
 #include "reference/scalar/elementary.h"
@@ -143,9 +142,55 @@ TEST(Masks, differ_only_at_max_normal) {
   }
 }
 
-TEST(Estimators, that_are_not_computed_say_so) {
-  EXPECT_THROW(m(1, "dsq(0.2)"), Error);
-  EXPECT_THROW(m(1, "ewgs(0.1)"), Error);
+TEST(Dsq, follows_the_formula_on_every_interval) {
+  for (const ElementFormat& format : {kE2m1, kE1m2, kE3m0, kE2m3, kE4m3, kE5m2, kInt8, kInt4}) {
+    const test::GridTable table = test::grid_table(format);
+    for (const double alpha : {0.05, 0.2, 0.45}) {
+      const std::string text = "dsq(" + std::to_string(alpha) + ")";
+      for (size_t i = 0; i + 1 < table.values.size(); i += 1 + table.values.size() / 20) {
+        const double lo = table.values[i], hi = table.values[i + 1], width = hi - lo;
+        const double k = std::log(2 / alpha - 1) / width, s = 1 / (1 - alpha);
+        for (const double at : {0.0, 0.1, 0.5, 0.77, 0.999}) {
+          const double y = lo + width * at, t = std::tanh(k * (y - (lo + hi) / 2));
+          const double expected = width / 2 * s * k * (1 - t * t);
+          EXPECT_NEAR(m(y, text, format), expected, 2e-7 * expected) << format_name(format) << " " << y;
+          if (at > 0) {
+            EXPECT_NEAR(m(-y, text, format), expected, 2e-7 * expected) << format_name(format) << " " << -y;
+          }
+        }
+      }
+      EXPECT_EQ(m(table.values.back() * 1.001, text, format), 0.0f);
+      EXPECT_GT(m(table.values.back(), text, format), 0.0f);
+    }
+  }
+}
+
+TEST(Dsq, integrates_to_one_over_an_interval) {
+  // s·tanh(½·log(2/α − 1)) = 1, so the curve climbs by its whole step: the mean of m is 1 for every α.
+  for (const char* text : {"dsq(0.05)", "dsq(0.2)", "dsq(0.45)"})
+    for (const auto& [lo, hi] : {std::pair{0.0, 0.5}, std::pair{2.0, 3.0}, std::pair{-6.0, -4.0}})
+      EXPECT_NEAR(integral(multiplier(text), lo, hi, 20000) / (hi - lo), 1.0, 1e-6) << text;
+}
+
+TEST(Ewgs, follows_the_formula) {
+  // y − code = 0.125: dx = dx̂·(1 ± δ·0.125).
+  EXPECT_EQ(scalar::ewgs_gradient(2.0f, 1.125, 1.0f, 0.5), 2.0f * (1 + 0.5f * 0.125f));
+  EXPECT_EQ(scalar::ewgs_gradient(-2.0f, 1.125, 1.0f, 0.5), -2.0f * (1 - 0.5f * 0.125f));
+  EXPECT_TRUE(test::same_bits(scalar::ewgs_gradient(-0.0f, 1.125, 1.0f, 0.5), -0.0f));
+  // δ is binary32: fl(1 + fl(fl(0.1)·0.75)).
+  EXPECT_EQ(scalar::ewgs_gradient(1.0f, 0.75, 0.0f, 0.1), 1.0f + 0.1f * 0.75f);
+  EXPECT_EQ(scalar::ewgs_gradient(3.0f, 9.0, 6.0f, 0.0), 3.0f);
+}
+
+TEST(Ewgs, rounds_the_difference_once) {
+  // 1 − 2^-24 lies between binary32 numbers 1 − 2^-24 (exact) and 1; 1 + 2^-24 is a tie that 2^-80 decides.
+  EXPECT_EQ(scalar::difference_f32(1.0, 0x1p-24), 1.0f - 0x1p-24f);
+  EXPECT_EQ(scalar::difference_f32(1.0 + 0x1p-24, 0.0), 1.0f);
+  EXPECT_EQ(scalar::difference_f32(1.0 + 0x1p-24, -0x1p-80), 1.0f + 0x1p-23f);
+  EXPECT_EQ(scalar::difference_f32(1.0 + 0x1p-24, 0x1p-80), 1.0f);
+  EXPECT_EQ(scalar::difference_f32(-1.0 - 0x1p-24, 0x1p-80), -1.0f - 0x1p-23f);
+  EXPECT_EQ(scalar::difference_f32(1.0 + 0x3p-24, 0x1p-80), 1.0f + 0x1p-23f);
+  EXPECT_EQ(scalar::difference_f32(3.5, 3.5), 0.0f);
 }
 
 // ---- the node ----

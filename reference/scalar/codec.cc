@@ -184,7 +184,7 @@ const uint8_t* code_row(const Tensor& packed, int64_t row) {
 }
 
 void decode_elements(const Tensor& packed, float* out) {
-  const ElementFormat& format = packed.type.spec.element;
+  const ElementFormat format = element_of(packed);
   for_each_element(packed, [&](const uint8_t* codes, int64_t, int64_t, int64_t col, int64_t i) {
     out[i] = decode_code(load_code(codes, col, format.bits), format);
   });

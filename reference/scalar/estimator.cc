@@ -1,13 +1,11 @@
 #include "reference/scalar/estimator.h"
 
+#include <bit>
 #include <cmath>
 
 #include "reference/contract/error.h"
-#include "reference/contract/host_backend.h"
 #include "reference/scalar/codec.h"
 #include "reference/scalar/elementary.h"
-#include "reference/scalar/kernels.h"
-#include "reference/scalar/scale.h"
 
 namespace fp4sim::scalar {
 namespace {
@@ -38,6 +36,17 @@ double dge(double y, const Estimator& e, const ElementFormat& f) {
   return power < e.clip ? power : e.clip;
 }
 
+/// α of dsq: k = log64(2/α − 1)/Δ and s = 1/(1 − α) give a curve that reaches the grid values at the interval's ends.
+double dsq(double y, const Estimator& e, const ElementFormat& f) {
+  if (!(std::fabs(y) <= max_normal_value(f))) return 0;
+  const Interval in = interval_of(y, f);
+  const double width = in.hi - in.lo, middle = (in.lo + in.hi) / 2.0;  // exact
+  const double k = log64(2.0 / e.alpha - 1.0) / width;
+  const double s = 1.0 / (1.0 - e.alpha);
+  const double t = tanh64(k * (y - middle));
+  return width / 2.0 * s * k * (1.0 - t * t);
+}
+
 double soft(double y, const Estimator& e, const ElementFormat& f) {
   const auto top = static_cast<int64_t>(max_normal_code(f));
   double sum = 0;
@@ -64,16 +73,34 @@ double multiplier64(double y, const Estimator& e, const ElementFormat& f) {
     case EstimatorKind::dge: return dge(y, e, f);
     case EstimatorKind::soft: return soft(y, e, f);
     case EstimatorKind::quest: return std::fabs(y) < max_normal_value(f) ? 1 : 0;
-    case EstimatorKind::dsq:
+    case EstimatorKind::dsq: return dsq(y, e, f);
     case EstimatorKind::ewgs: break;
   }
-  throw Error("estimator not computed by this version: " + to_string(e));
+  throw Error("not a multiplier: " + to_string(e));
 }
 
 }  // namespace
 
 float estimator_multiplier(double y, const Estimator& estimator, const ElementFormat& format) {
   return static_cast<float>(multiplier64(y, estimator, format));
+}
+
+float difference_f32(double a, double b) {
+  const double sum = a - b;
+  if (!std::isfinite(sum)) return static_cast<float>(sum);
+  // What the rounding of the difference left, exactly.
+  const double b_part = a - sum, a_part = sum + b_part;
+  const double rest = (a - a_part) - (b - b_part);
+  // An odd last bit marks a binary64 number as inexact, so that its rounding to binary32 falls as the real one would.
+  auto bits = std::bit_cast<uint64_t>(sum);
+  if (rest != 0 && (bits & 1) == 0) bits += (rest > 0) == (sum > 0) ? 1 : uint64_t{0} - 1;
+  return static_cast<float>(std::bit_cast<double>(bits));
+}
+
+float ewgs_gradient(float dy, double y, float code_value, double delta) {
+  const float sign = dy > 0 ? 1.0f : dy < 0 ? -1.0f : 0.0f;
+  const float step = static_cast<float>(delta) * (sign * difference_f32(y, code_value));
+  return dy * (1.0f + step);
 }
 
 double soft_value(double y, double beta, const ElementFormat& f) {
@@ -85,27 +112,6 @@ double soft_value(double y, double beta, const ElementFormat& f) {
     sum = sum + (hi - lo) * (sigmoid(beta * (t - middle)) - sigmoid(-(beta * (t + middle))));
   }
   return std::signbit(y) ? -sum : sum;
-}
-
-void kernels::estimator_grad(const NodeCall& call) {
-  const Estimator estimator = parse_estimator(call.node.attrs.text("estimator"));
-  const float* dy = in_data<float>(call.in[0]);
-  const float* x = in_data<float>(call.in[1]);
-  const Tensor& q = call.in[2];
-  float* dx = out_data<float>(call.out[0]);
-  const QuantSpec& spec = q.type.spec;
-  const ScaleGrid grid = scale_grid(q.type);
-  const MatrixView m = matrix_view(q.type.shape);
-  const float d = tensor_scale(q);
-  for (int64_t matrix = 0; matrix < m.matrices; ++matrix)
-    for (int64_t row = 0; row < m.rows; ++row)
-      for (int64_t col = 0; col < m.cols; ++col) {
-        const int64_t i = (matrix * m.rows + row) * m.cols + col;
-        const float scale = scale_value(q, is_unscaled(spec) ? 0 : scale_index(grid, matrix, row, col));
-        const bool nonfinite_block = std::isnan(scale);
-        const double y = nonfinite_block ? 0 : scaled_value(x[i], scale, d, spec);
-        dx[i] = dy[i] * (nonfinite_block ? 0.0f : estimator_multiplier(y, estimator, spec.element));
-      }
 }
 
 }  // namespace fp4sim::scalar

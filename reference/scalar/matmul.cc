@@ -112,6 +112,13 @@ void apply_tensor_scales(const Operand& a, const Operand& b, float* y, int64_t n
   }
 }
 
+/// +sr34 quantizes 0.75·x: the finished product is multiplied by (4/3)² or by 4/3 (§6).
+void apply_sr34(const Operand& a, const Operand& b, float* y, int64_t n) {
+  if (!a.sr34() && !b.sr34()) return;
+  const float factor = a.sr34() && b.sr34() ? 16.0f / 9.0f : 4.0f / 3.0f;
+  for (int64_t i = 0; i < n; ++i) y[i] = y[i] * factor;
+}
+
 }  // namespace
 
 void matmul(const NodeCall& call) {
@@ -124,11 +131,11 @@ void matmul(const NodeCall& call) {
     return;
   }
   switch (rule_of(a, b)) {
-    case ProductRule::decoded: decoded_product(a, b, y); return;
-    case ProductRule::blocks: block_product(a, b, y); break;
-    case ProductRule::vectors: vector_product(a, b, y); break;
+    case ProductRule::decoded: decoded_product(a, b, y); break;
+    case ProductRule::blocks: block_product(a, b, y), apply_tensor_scales(a, b, y, n); break;
+    case ProductRule::vectors: vector_product(a, b, y), apply_tensor_scales(a, b, y, n); break;
   }
-  apply_tensor_scales(a, b, y, n);
+  apply_sr34(a, b, y, n);
 }
 
 }  // namespace fp4sim::scalar::kernels

@@ -19,6 +19,7 @@ class Operand {
   int64_t k() const { return axis_ == Axis::last ? view_.cols : view_.rows; }
   bool packed() const { return tensor_.type.dtype == DType::packed; }
   const QuantSpec& spec() const { return tensor_.type.spec; }
+  bool sr34() const { return packed() && spec().sr34; }
 
   /// The values (matrices, rows, k), decoded with all scales where packed.
   std::vector<float> decoded() const;

@@ -31,19 +31,11 @@ Binade binade_of(float positive) {
 int clamp_e8m0(int s) { return std::clamp(s, -127, 127); }
 
 /// rne_sat of §4.2: the scale code nearest to a value ≥ 0.
-uint8_t encode_scale(float value, const QuantSpec& spec) {
+uint8_t encode_scale(double value, const QuantSpec& spec) {
   return static_cast<uint8_t>(encode_value(value, scale_element(spec), Rounding::rne, false));
 }
 
 float element_max(const QuantSpec& spec) { return static_cast<float>(max_normal_value(spec.element)); }
-
-/// An infinite or NaN y of a finite x becomes ±FLT_MAX with x's sign (§4.2).
-float finite_or_max(float y, float x) { return std::isfinite(y) ? y : std::copysign(kFloatMax, x); }
-
-float te_value(float x, float b, float d) {
-  const float enc = std::min(1.0f / (b * d), kFloatMax);
-  return finite_or_max(x * enc, x);
-}
 
 float fp32_value(float x, float s, const QuantSpec& spec) {
   const float y = x / s;
@@ -53,8 +45,24 @@ float fp32_value(float x, float s, const QuantSpec& spec) {
   return y;
 }
 
-[[noreturn]] void not_computed(const QuantSpec& spec) {
-  throw Error("scale rule not computed by this version: " + to_string(spec));
+/// y under e4m3 and ue scales.
+double profile_value(float x, float b, const TensorScales& tensor, const QuantSpec& spec) {
+  if (x == 0) return x;
+  if (b == 0) return std::copysign(0.0f, x);  // an underflown scale: signed zeros
+  const double y = profile_of(spec).y(x, b, tensor, maxima_of(spec));
+  return std::isfinite(y) ? y : std::copysign(kFloatMax, x);
+}
+
+/// y without the factor of +sr34.
+double unfactored_value(float x, float scale, const TensorScales& tensor, const QuantSpec& spec) {
+  switch (spec.scale) {
+    case ScaleFormat::none: return x;
+    case ScaleFormat::e8m0: return static_cast<double>(x) / static_cast<double>(scale);  // exact: a power of two
+    case ScaleFormat::fp32: return fp32_value(x, scale, spec);
+    case ScaleFormat::e4m3:
+    case ScaleFormat::ue: return profile_value(x, scale, tensor, spec);
+  }
+  throw Error("unreachable scale format");
 }
 
 }  // namespace
@@ -77,29 +85,31 @@ int e8m0_exponent(float amax, const ElementFormat& format, ScaleRule rule) {
       const uint32_t half = 1u << (22 - format.mantissa_bits);
       return clamp_e8m0(b.significand + half >= 0x1000000u ? floor + 1 : floor);
     }
-    case ScaleRule::rceil: return clamp_e8m0(rceil_exponent(amax, format));
-    default: throw Error("not an e8m0 rule of this version");
+    case ScaleRule::rceil:
+    case ScaleRule::opt: return clamp_e8m0(rceil_exponent(amax, format));
+    default: throw Error("not an e8m0 rule");
   }
 }
 
 TensorScales tensor_scales(float tensor_amax, const QuantSpec& spec) {
-  if (spec.rule != ScaleRule::te) not_computed(spec);
-  if (tensor_amax == 0) return {1.0f, 1.0f};
+  const Profile& profile = profile_of(spec);
+  if (tensor_amax == 0 || profile.tensor == nullptr) return {tensor_amax, 1, 1};
   const auto bounded = [](float v) { return std::clamp(v, kFloatMin, kFloatMax); };
-  const auto scale_max = static_cast<float>(max_normal_value(scale_element(spec)));
-  const float encode = bounded(scale_max * element_max(spec) / tensor_amax);
-  return {encode, bounded(1.0f / encode)};
+  const TensorScales t = profile.tensor(tensor_amax, maxima_of(spec));
+  return {tensor_amax, bounded(t.encode), bounded(t.decode)};
 }
 
-uint8_t block_scale_code(float amax, const TensorScales& tensor, const QuantSpec& spec) {
-  if (amax == 0) return 0;
-  if (spec.scale == ScaleFormat::e8m0) return static_cast<uint8_t>(e8m0_exponent(amax, spec.element, spec.rule) + 127);
-  switch (spec.rule) {
-    case ScaleRule::te:
-      return encode_scale(std::min(amax * (tensor.encode * (1.0f / element_max(spec))), kFloatMax), spec);
-    case ScaleRule::one: return encode_scale(amax / element_max(spec), spec);
-    default: not_computed(spec);
+ScaleCandidates scale_candidates(float amax, const TensorScales& tensor, const QuantSpec& spec) {
+  if (amax == 0) return {0, 0};
+  if (spec.scale == ScaleFormat::e8m0) {
+    const int s = e8m0_exponent(amax, spec.element, spec.rule);
+    const int below = spec.rule == ScaleRule::opt ? clamp_e8m0(rceil_exponent(amax, spec.element) - 1) : s;
+    return {static_cast<uint8_t>(s + 127), static_cast<uint8_t>(below + 127)};
   }
+  const Profile& profile = profile_of(spec);
+  const Maxima maxima = maxima_of(spec);
+  const auto second = profile.second_block != nullptr ? profile.second_block : profile.block;
+  return {encode_scale(profile.block(amax, tensor, maxima), spec), encode_scale(second(amax, tensor, maxima), spec)};
 }
 
 uint8_t nonfinite_scale_code(const QuantSpec& spec) {
@@ -111,21 +121,13 @@ float fp32_scale(float amax, const QuantSpec& spec) {
   switch (spec.rule) {
     case ScaleRule::amax: return std::max(amax / element_max(spec), kFloatMin);
     case ScaleRule::pow2: return std::ldexp(1.0f, std::clamp(rceil_exponent(amax, spec.element), -149, 127));
-    default: not_computed(spec);
+    default: throw Error("not a rule of binary32 scales: " + to_string(spec));
   }
 }
 
-double scaled_value(float x, float scale, float d, const QuantSpec& spec) {
-  switch (spec.scale) {
-    case ScaleFormat::none: return x;
-    case ScaleFormat::e8m0: return static_cast<double>(x) / static_cast<double>(scale);  // exact: a power of two
-    case ScaleFormat::fp32: return fp32_value(x, scale, spec);
-    case ScaleFormat::e4m3:
-    case ScaleFormat::ue: break;
-  }
-  if (x == 0) return x;
-  if (scale == 0) return std::copysign(0.0f, x);  // an underflown scale: signed zeros
-  return spec.rule == ScaleRule::one ? finite_or_max(x / scale, x) : te_value(x, scale, d);
+double scaled_value(float x, float scale, const TensorScales& tensor, const QuantSpec& spec) {
+  const double y = unfactored_value(x, scale, tensor, spec);
+  return spec.sr34 ? 0.75 * y : y;
 }
 
 }  // namespace fp4sim::scalar
