@@ -3,7 +3,7 @@ fp4sim_test(cli_commands_test LIBS nlohmann_json::nlohmann_json LABELS e2e SOURC
 target_compile_definitions(cli_commands_test PRIVATE FP4SIM_PROGRAM="$<TARGET_FILE:fp4sim>")
 add_dependencies(cli_commands_test fp4sim)
 fp4sim_test(cli_error_test LIBS fp4sim_io nlohmann_json::nlohmann_json LABELS e2e SOURCES cli_error_test.cc
-  ${PROJECT_SOURCE_DIR}/cli/commands/distributions.cc ${PROJECT_SOURCE_DIR}/cli/commands/error_statistics.cc)
+  cli_error_statistics_test.cc ${PROJECT_SOURCE_DIR}/cli/commands/distributions.cc ${PROJECT_SOURCE_DIR}/cli/commands/error_statistics.cc)
 target_compile_definitions(cli_error_test PRIVATE FP4SIM_PROGRAM="$<TARGET_FILE:fp4sim>")
 add_dependencies(cli_error_test fp4sim)
 add_test(NAME Cli.answers_bad_input_with_one_clear_line COMMAND ${PROJECT_SOURCE_DIR}/tests/bad_input.sh $<TARGET_FILE:fp4sim>)
