@@ -38,6 +38,8 @@ int run(int argc, char** argv) {
   fp4sim::cli::add_eval_command(app);
   fp4sim::cli::add_generate_command(app);
   fp4sim::cli::add_formats_command(app);
+  fp4sim::cli::add_quantize_command(app);
+  fp4sim::cli::add_dequantize_command(app);
   fp4sim::cli::add_error_command(app);
   fp4sim::cli::add_graph_command(app);
   fp4sim::cli::add_golden_command(app);

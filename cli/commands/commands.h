@@ -11,6 +11,8 @@ void add_train_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_formats_command(CLI::App& app);
+void add_quantize_command(CLI::App& app);
+void add_dequantize_command(CLI::App& app);
 void add_error_command(CLI::App& app);
 void add_graph_command(CLI::App& app);
 void add_golden_command(CLI::App& app);

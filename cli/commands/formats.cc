@@ -7,6 +7,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/table.h"
+#include "cli/io/ggml_blocks.h"
 #include "reference/contract/error.h"
 #include "reference/contract/estimator.h"
 #include "reference/contract/quant_spec.h"
@@ -91,6 +92,25 @@ const char* scale_formats_of(const ScaleRuleRow& row) {
   return general ? "e4m3, ue{E}m{M}" : "e4m3";
 }
 
+/// What can be spelled beyond the rows (numerics.md §2, §4).
+Table spelled_formats() {
+  return {"formats spelled out",
+          {"name", "kind", "bits", "bias"},
+          {{"e{E}m{M}f", "element, E 1-5, M 0-6", "3-8", "2^(E-1)-1, 1 for E=1"},
+           {"e{E}m{M}b{bias}f", "element, max_normal <= FLT_MAX, smallest value >= 2^-149", "3-8", "as given"},
+           {"e{E}m{M}bautof", "element, unscaled specs only", "3-8", "the largest with max_normal >= amax"},
+           {"ue{E}m{M}", "scale, unsigned, E 1-8, M 0-7", "2-8", "2^(E-1)-1"}}};
+}
+
+/// Layouts of `quantize --layout` besides fp4sim's own.
+Table ggml_layouts() {
+  Table table{"ggml layouts", {"name", "spec", "block elements", "block bytes", "scale bytes", "nibbles"}, {}};
+  for (const io::GgmlLayout& row : io::kGgmlLayouts)
+    table.rows.push_back({row.name, to_string(io::ggml_spec(row)), int64_t{row.block_elements},
+                          int64_t{row.block_bytes}, int64_t{row.scales}, row.nibbles});
+  return table;
+}
+
 std::vector<Table> all_tables() {
   Table rules{"scale rules", {"name", "scale formats", "default"}, {}};
   for (const ScaleRuleRow& row : kScaleRules)
@@ -101,7 +121,7 @@ std::vector<Table> all_tables() {
   for (const EstimatorRow& row : kEstimators) estimators.rows.push_back({row.name, row.parameters, row.source});
   Table aliases{"spec aliases", {"name", "spec"}, {}};
   for (const SpecAlias& row : kSpecAliases) aliases.rows.push_back({row.name, row.expansion});
-  return {element_formats(), scale_formats(), rules, roundings, estimators, aliases};
+  return {element_formats(), scale_formats(), spelled_formats(), rules, roundings, estimators, aliases, ggml_layouts()};
 }
 
 std::string binary(uint32_t bits, int count) {
