@@ -1,4 +1,4 @@
-// Products beside OpenBLAS sgemm (where CMake found it) at 1024³ and at the shapes of a small training step.
+// Products beside OpenBLAS sgemm (where CMake found it) at 1024³, 4096³ and at the shapes of a small training step.
 // Columns: gflops, and of_sgemm = time of sgemm / time of the row (above 1: faster than sgemm on as many threads).
 // Names: spec/shape/axes/level/threads. Where the machine sets OPENBLAS_CORETYPE, compare without it:
 //   env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE product_bench --benchmark_filter=avx512vnni/threads:1
@@ -27,6 +27,7 @@ struct ProductShape {
 
 constexpr ProductShape kShapes[] = {
     {1, 1024, 1024, 1024, Axis::last, Axis::last, "square"},
+    {1, 4096, 4096, 4096, Axis::last, Axis::last, "large_square"},
     {1, 768, 128, 128, Axis::last, Axis::last, "attention_projection"},
     {1, 768, 512, 128, Axis::last, Axis::last, "ffn_up"},
     {1, 768, 128, 512, Axis::last, Axis::last, "ffn_down"},

@@ -1,7 +1,10 @@
-// Rates of quantization on one core for arrays of 64 MB (binary32): elements a second, and as a ratio to memcpy's rate
-// on the same array, measured at the start of the same run. Usage: quantize_bench [--benchmark_filter=mxfp4] …
+// Rates of quantization on one core for a binary32 array larger than the last cache: elements a second, and two ratios
+// to memcpy of that array, measured at the start of the same run: of_memcpy in elements, bytes_of_memcpy in bytes read
+// and written (memcpy: 8 an element; mxfp4: 4 + 0.5 + 1/32). Usage: quantize_bench
+// [--benchmark_filter=quantize/mxfp4/last] …
 #include <benchmark/benchmark.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -13,9 +16,16 @@
 namespace fp4sim {
 namespace {
 
-constexpr int64_t kRows = 16384, kCols = 1024;  // 2^24 elements
+constexpr int64_t kCols = 1024;
 
-std::vector<float> bell_values() {
+/// Rows of the array: 64 MB, or more than the last cache as far as the system tells its size.
+int64_t rows_of_array() {
+  constexpr int64_t kLeast = 16384, kRowBytes = kCols * 4;
+  return std::max<int64_t>(kLeast, sysconf(_SC_LEVEL3_CACHE_SIZE) / kRowBytes * 5 / 4);
+}
+const int64_t kRows = rows_of_array();
+
+std::vector<float> make_bell_values() {
   std::vector<float> x(static_cast<size_t>(kRows * kCols));
   uint32_t state = 1;
   for (float& v : x) {
@@ -29,6 +39,11 @@ std::vector<float> bell_values() {
   return x;
 }
 
+const std::vector<float>& bell_values() {
+  static const std::vector<float> values = make_bell_values();
+  return values;
+}
+
 /// Processor time of this thread in seconds, as the benchmarks count it.
 double thread_seconds() {
   timespec t;
@@ -37,8 +52,7 @@ double thread_seconds() {
 }
 
 /// Elements (of 4 bytes) that memcpy moves in a second on one core: the best of ten copies.
-double memcpy_rate() {
-  const std::vector<float> from = bell_values();
+double memcpy_rate(const std::vector<float>& from) {
   std::vector<float> to(from.size());
   double best = 0;
   for (int i = 0; i < 10; ++i) {
@@ -79,11 +93,20 @@ Measured prepare(Backend& backend, const std::string& op, const std::string& spe
     m.owned.push_back(allocate_tensor(backend, value.type));
     m.tensors.push_back(m.owned.back().tensor);
   }
-  const std::vector<float> values = bell_values();
+  const std::vector<float>& values = bell_values();
   backend.upload(m.tensors[0].parts[0], values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
   const StepInfo info;
   backend.upload(m.tensors[1].parts[0], &info, sizeof info);
   return m;
+}
+
+/// Bytes of a node's inputs and outputs.
+int64_t bytes_of(const Graph& graph, const Node& node) {
+  int64_t bytes = 0;
+  for (const auto* values : {&node.inputs, &node.outputs})
+    for (const ValueId id : *values)
+      for (const PartLayout& part : part_layouts(graph.values[static_cast<size_t>(id)].type)) bytes += part.bytes;
+  return bytes;
 }
 
 void run(benchmark::State& state, simd::Level level, const std::string& op, const std::string& spec,
@@ -95,9 +118,11 @@ void run(benchmark::State& state, simd::Level level, const std::string& op, cons
   const BoundNode last = bind(plan, m.graph.nodes.back());
   for (auto _ : state) backend->run(last.call());
   state.SetItemsProcessed(state.iterations() * kRows * kCols);
+  const double rounds = static_cast<double>(state.iterations()), copy_bytes = 8 * memcpy_elements;
   state.counters["of_memcpy"] =
-      benchmark::Counter(static_cast<double>(state.iterations()) * static_cast<double>(kRows * kCols) / memcpy_elements,
-                         benchmark::Counter::kIsRate);
+      benchmark::Counter(rounds * static_cast<double>(kRows * kCols) / memcpy_elements, benchmark::Counter::kIsRate);
+  state.counters["bytes_of_memcpy"] = benchmark::Counter(
+      rounds * static_cast<double>(bytes_of(m.graph, m.graph.nodes.back())) / copy_bytes, benchmark::Counter::kIsRate);
 }
 
 struct Row {
@@ -108,6 +133,12 @@ constexpr Row kRowsOfTable[] = {
     {"quantize", "nvfp4"},
     {"quantize", "e2m1:row:fp32:rne"},
     {"quantize", "mxfp4:sr32"},
+    {"quantize", "mxint8"},
+    {"quantize", "e2m1:2d16:e4m3/te:rne"},
+    {"quantize", "e2m1:b32:e8m0/opt:rne"},
+    {"quantize", "e2m1:b16:e4m3/4over6(mse):rne"},
+    {"quantize", "e2m1:b16:e4m3/exact:rne"},
+    {"quantize", "mxfp4:sr8+sr34"},
     {"quantize", "mxfp8e4m3"},
     {"quantize", "mxfp6e2m3"},
     {"quantize", "bf16"},
@@ -129,7 +160,7 @@ constexpr Row kRowsOfTable[] = {
 
 int main(int argc, char** argv) {
   using namespace fp4sim;
-  const double memcpy_elements = memcpy_rate();
+  const double memcpy_elements = memcpy_rate(bell_values());
   benchmark::AddCustomContext("memcpy_elements_per_second", std::to_string(memcpy_elements));
   for (const simd::Level level : simd::available_levels())
     for (const Row& row : kRowsOfTable)

@@ -24,6 +24,14 @@ uint8_t scale_byte(Random& random, bool e8m0, Scales kind) {
   return e8m0 ? kExtreme[random() % std::size(kExtreme)] : kExtremeE4m3[random() % std::size(kExtremeE4m3)];
 }
 
+/// ue formats: any byte but the NaN, which is in `extreme` alone.
+uint8_t scale_byte(Random& random, const QuantSpec& spec, Scales kind) {
+  if (spec.scale != ScaleFormat::ue) return scale_byte(random, spec.scale == ScaleFormat::e8m0, kind);
+  const uint32_t nan = (1u << (spec.scale_exponent_bits + spec.scale_mantissa_bits)) - 1u;
+  if (kind == Scales::extreme && random() % 50 == 0) return static_cast<uint8_t>(nan);
+  return static_cast<uint8_t>(random() % nan);
+}
+
 float scale_float(Random& random, Scales kind) {
   if (kind == Scales::extreme && random() % 50 == 0) return std::numeric_limits<float>::quiet_NaN();
   const int range = kind == Scales::ordinary ? 8 : kind == Scales::every ? 250 : 290;
@@ -39,6 +47,10 @@ enum class Codes { random, specials, edges };
 uint32_t random_code(Random& random, const ElementFormat& f, Codes kind) {
   const uint32_t half = 1u << (f.bits - 1);
   const auto code = static_cast<uint32_t>(random()) & (half - 1u + half);
+  if (kind == Codes::edges && f.encoding == Encoding::twos_complement) {
+    const uint32_t codes[] = {half, half, half, half - 1u, half + 1u, 1u, 2 * half - 1u};  // −128 first
+    return codes[random() % 7];
+  }
   if (kind == Codes::edges && f.bits < 32) {
     const uint32_t magnitudes[] = {max_normal_code(f), max_normal_code(f), max_normal_code(f) - 1u, 1u, 2u, 3u};
     return magnitudes[random() % 6] | (random() % 16 == 0 ? half : 0u);
@@ -64,12 +76,18 @@ HostValue random_packed(Random& random, const Shape& shape, const QuantSpec& spe
       }
     }
   if (v.parts.size() < 2) return v;
+  if (spec.element.bias_auto) {
+    const BiasRange range = user_bias_range(spec.element.exponent_bits, spec.element.mantissa_bits);
+    const auto biases = static_cast<uint64_t>(range.highest - range.lowest + 1);
+    const int bias = kind == Scales::ordinary ? 2 : range.lowest + static_cast<int>(random() % biases);
+    v.parts[1] = to_bytes(std::vector<int32_t>{bias});
+    return v;
+  }
   const bool bytes = spec.scale != ScaleFormat::fp32;
   std::vector<float> floats;
   for (int64_t i = 0; i < scale_grid(v.type).count(); ++i) {
     if (bytes)
-      v.parts[1][static_cast<size_t>(i)] =
-          static_cast<std::byte>(scale_byte(random, spec.scale == ScaleFormat::e8m0, kind));
+      v.parts[1][static_cast<size_t>(i)] = static_cast<std::byte>(scale_byte(random, spec, kind));
     else
       floats.push_back(scale_float(random, kind));
   }
@@ -182,6 +200,26 @@ constexpr SpecPair kPairs[] = {
     {"e4m3:tensor:fp32", "e4m3:tensor:fp32"},
     {"e4m3:row:fp32", "e2m1:row:fp32/pow2"},
     {"e5m2:tensor:fp32", "e4m3:row:fp32"},
+    // tiles, integers, user formats and scales, automatic biases
+    {"e2m1:2d32:e8m0", "mxfp4"},
+    {"nvfp4", "e2m1:2d16:e4m3/exact"},
+    {"int8:b32:e8m0", "int8:b32:e8m0"},
+    {"int4:b32:fp32", "e2m1:2d32:e8m0"},
+    {"e3m0:b16:ue5m3/te", "e1m2:b16:ue3m4/one"},
+    {"e5m2f:b32:e8m0", "e5m0f:2d32:fp32"},
+    {"e4m1b90f:b16:ue8m0/one", "e2m1b149f:b16:e8m0"},
+    {"e1m4f:b128:e8m0", "int8:b128:e4m3/one"},
+    {"int8:row:fp32", "int4:tensor:fp32"},
+    {"e4m2b-100f:row:fp32", "e3m1b20f:row:e8m0"},
+    {"e2m1bautof:none", "e3m3bautof:none"},
+    {"int8:b32:e8m0", "f32"},
+    {"e2m1:col:fp32", "e2m1:row:fp32"},
+    {"e2m1:2d16:e8m0", "e2m1:col:e4m3/te"},
+    // sr34: both, one, decoded, vectors
+    {"nvfp4+sr34", "e2m1:2d16:e4m3/te+sr34"},
+    {"mxfp4+sr34", "mxfp4"},
+    {"f32", "e2m1:none+sr34"},
+    {"e4m3:row:fp32", "e2m1:tensor:fp32+sr34"},
     // other partitions
     {"mxfp4", "nvfp4"},
     {"mxfp4", "e2m1:row:fp32"},

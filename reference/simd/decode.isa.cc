@@ -1,4 +1,5 @@
 // dequantize on a run of elements: unpacking, the codes' values, then the scales.
+#include "reference/simd/code_bits.h"
 #include "reference/simd/encode.h"
 #include "reference/simd/kernels_quantize.h"
 #include "reference/simd/scaled_values.h"
@@ -116,9 +117,12 @@ void decode_segment(const Codec& codec, const uint8_t* packed, int64_t n, float*
     unpack4(packed, n, codes);
   else if (codec.bits == 6)
     unpack6(packed, n, codes);
-  else
+  else if (codec.bits == 8)
     __builtin_memcpy(codes, packed, static_cast<size_t>(n));
-  decode_values(codec, codes, n, out);
+  else
+    unpack_bits(codec.bits, packed, n, codes);
+  if (codec.values == nullptr) return decode_values(codec, codes, n, out);
+  for (int64_t i = 0; i < n; ++i) out[i] = codec.values[codes[i]];
 }
 
 void decode(const Codec& codec, const uint8_t* codes, int64_t n, BlockFactors f, const float* d, float* out) {

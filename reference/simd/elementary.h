@@ -1,5 +1,5 @@
-// exp and log on vectors, for ISA units: coefficients.h operation by operation (no fma), so that every level gives the
-// bits of contract/host_math.h. NaN arguments give a NaN; its payload is free.
+// exp, log and tanh on vectors, for ISA units: coefficients.h operation by operation (no fma), so that every level
+// gives the bits of contract/host_math.h. NaN arguments give a NaN; its payload is free.
 #pragma once
 
 #include <immintrin.h>
@@ -138,6 +138,30 @@ inline F64 log64(F64 x) {
   F64 one[1] = {x};
   log64(one);
   return one[0];
+}
+
+/// Replaces x by its hyperbolic tangent: a series near zero, beyond it 1 − 2/(e^2a + 1).
+template <int K>
+inline void tanh64(F64 (&x)[K]) {
+  const F64 one(1.0), two(2.0);
+  const U64 sign(0x8000000000000000ull);
+  F64 r[K], p[K], e[K];
+  for (int k = 0; k < K; ++k) {
+    const F64 a = as_f64(as_u64(x[k]) & U64(0x7FFFFFFFFFFFFFFFull));
+    r[k] = a + a;
+    e[k] = r[k];
+    p[k] = F64(kExp[0]);
+  }
+#pragma GCC unroll 1  // as in exp_core
+  for (int i = 1; i < kExpTerms - 1; ++i)
+    for (int k = 0; k < K; ++k) p[k] = p[k] * r[k] + F64(kExp[i]);
+  exp64(e);
+  for (int k = 0; k < K; ++k) {
+    const F64 minus_one = r[k] * p[k];  // e^r − 1
+    const F64 near_zero = minus_one / (minus_one + two), beyond = one - two / (e[k] + one);
+    const F64 t = xsimd::select(r[k] <= F64(2 * kTanhSmall), near_zero, beyond);
+    x[k] = as_f64(as_u64(t) | (as_u64(x[k]) & sign));
+  }
 }
 
 /// Replaces x by exp64 of it, rounded once to binary32. Beyond ±200 the result is +0 or +Inf in binary32, and up to

@@ -1,12 +1,17 @@
 // estimator_grad on a run of elements (numerics.md §5): the multiplier m(y) in binary64, one rounding, one product.
-#include "reference/simd/elementary.h"
-#include "reference/simd/kernels_quantize.h"
-#include "reference/simd/scaled_values.h"
+#include "reference/simd/estimator_lanes.h"
+#include "reference/simd/soft_forward.h"
 
 namespace fp4sim::simd::FP4SIM_ISA {
 namespace {
 
-inline F64 magnitude64(F64 y) { return as_f64(as_u64(y) & U64(0x7FFFFFFFFFFFFFFFull)); }
+/// The largest multiple of `step`, a power of two, that is not above t ≥ 0; t/step below 2^52.
+inline F64 floor_to_step(F64 t, F64 step) {
+  const F64 steps = t * as_f64(U64(2046ull << 52) - as_u64(step));  // exact: times 1/step from its bits
+  const F64 shift(0x1p52);                                          // adding it rounds to an integer
+  const F64 nearest = (steps + shift) - shift;
+  return xsimd::select(nearest > steps, nearest - F64(1.0), nearest) * step;
+}
 
 struct DgeGrid {
   F64 max_normal, min_normal, ulp, exponent, k, clip, eps_squared;
@@ -28,11 +33,7 @@ struct DgeGrid {
     const F64 binade = as_f64(as_u64(t) & U64(0x7FF0000000000000ull));
     const F64 step = xsimd::max(binade, min_normal) * ulp;
     const F64 inverse = as_f64(U64(2046ull << 52) - as_u64(step));
-    const F64 steps = t * inverse;  // exact, below 2^53: adding 2^52 rounds it to an integer
-    const F64 shift(0x1p52);
-    const F64 nearest = (steps + shift) - shift;
-    const F64 whole = xsimd::select(nearest > steps, nearest - F64(1.0), nearest);
-    const F64 below = whole * step;  // the grid value toward zero
+    const F64 below = floor_to_step(t, step);  // the grid value toward zero
     const F64 lo_negative = xsimd::select(below == t, -t, -(below + step));
     const F64 lo = xsimd::select(y < F64(0.0), lo_negative, below);
     const F64 u = magnitude64((F64(2.0) * (y - lo)) * inverse - F64(1.0));
@@ -80,6 +81,37 @@ struct SoftSum {
   }
 };
 
+struct DsqGrid {
+  F64 max_normal, min_normal, ulp, log_ratio, slope;
+  explicit DsqGrid(const EstimatorPlan& p)
+      : max_normal(p.max_normal), min_normal(p.min_normal), ulp(p.ulp), log_ratio(p.log_ratio), slope(p.slope) {}
+
+  template <int K>
+  void operator()(F64 (&y)[K]) const {
+    const F64 half(0.5), one(1.0);
+    F64 steep[K], t[K];
+    for (int i = 0; i < K; ++i) {
+      const F64 a = magnitude64(y[i]);
+      const F64 binade = as_f64(as_u64(a) & U64(0x7FF0000000000000ull));
+      const F64 step = xsimd::max(binade, min_normal) * ulp;
+      const F64 below = floor_to_step(a, step);
+      // A grid point begins the interval toward +∞: below zero that is the one next to zero, and so at the closed end.
+      const auto inward = (below == a) & ((y[i] < F64(0.0)) | (a == max_normal));
+      const auto smaller = inward & (binade == a) & (a > min_normal);  // the interval lies in the binade below
+      const F64 delta = xsimd::select(smaller, step * half, step);
+      const F64 middle = xsimd::select(inward, a - delta * half, below + step * half);
+      const F64 k = log_ratio / delta;
+      t[i] = k * (a - middle);
+      steep[i] = ((delta * half) * slope) * k;
+    }
+    tanh64(t);
+    for (int i = 0; i < K; ++i) {
+      const F64 m = steep[i] * (one - t[i] * t[i]);
+      y[i] = xsimd::select(magnitude64(y[i]) <= max_normal, m, F64(0.0));
+    }
+  }
+};
+
 /// Exact multipliers: 1 where the condition on |y| holds, else 0.
 template <class Condition>
 struct Indicator {
@@ -99,122 +131,65 @@ struct One {
   }
 };
 
-constexpr int kVectors = 2;  // of y together: four chains in binary64
-constexpr int64_t kTogether = kVectors * kF32Width;
-
-/// m(y) rounded to binary32, n a multiple of kTogether.
-template <class Multiplier>
-void slopes_by(const Multiplier& multiplier, const float* y, int64_t n, float* slopes) {
-  for (int64_t i = 0; i < n; i += kTogether) {
-    F32 v[kVectors];
-    F64 wide[2 * kVectors];
-    for (int k = 0; k < kVectors; ++k) v[k] = F32::load_aligned(y + i + k * kF32Width);
-    widen(v, wide);
-    multiplier(wide);
-    narrow(wide, v);
-    for (int k = 0; k < kVectors; ++k) v[k].store_aligned(slopes + i + k * kF32Width);
-  }
-}
-
-void slopes_of(const EstimatorPlan& p, const float* y, int64_t n, float* slopes) {
+void slopes_of(const EstimatorPlan& p, const double* y, int64_t n, float* slopes) {
   const F64 limit(p.max_normal);
   switch (p.kind) {
-    case EstimatorKind::ste: return slopes_by(One{}, y, n, slopes);
-    case EstimatorKind::ste_clip: return slopes_by(Indicator{[=](F64 t) { return t <= limit; }}, y, n, slopes);
-    case EstimatorKind::quest: return slopes_by(Indicator{[=](F64 t) { return t < limit; }}, y, n, slopes);
-    case EstimatorKind::dge: return slopes_by(DgeGrid(p), y, n, slopes);
-    case EstimatorKind::soft: return slopes_by(SoftSum{p}, y, n, slopes);
-    default: __builtin_unreachable();
+    case EstimatorKind::ste: return map_values(One{}, y, n, slopes);
+    case EstimatorKind::ste_clip: return map_values(Indicator{[=](F64 t) { return t <= limit; }}, y, n, slopes);
+    case EstimatorKind::quest: return map_values(Indicator{[=](F64 t) { return t < limit; }}, y, n, slopes);
+    case EstimatorKind::dge: return map_values(DgeGrid(p), y, n, slopes);
+    case EstimatorKind::soft: return map_values(SoftSum{p}, y, n, slopes);
+    case EstimatorKind::dsq: return map_values(DsqGrid(p), y, n, slopes);
+    case EstimatorKind::ewgs: __builtin_unreachable();
   }
 }
 
-/// dx = fl(dy·m); a NaN y of a scaled spec is that of a nonfinite block: m = 0.
-void multiply(const float* dy, const float* y, const float* slopes, int64_t n, bool scaled, float* dx) {
-  for_vectors(n, [&](int64_t i, auto part) {
-    F32 slope = part.load(slopes + i);
-    const F32 v = part.load(y + i);
-    if (scaled) slope = xsimd::select(v == v, slope, F32(0.0f));
-    part.store(dx + i, part.load(dy + i) * slope);
-  });
-}
-
-void gradient(const EstimatorPlan& plan, Scaling scaling, float max_normal, const float* dy, const float* x, int64_t n,
+void gradient(const EstimatorPlan& plan, const ValuePlan& value, const float* dy, const float* x, int64_t n,
               BlockFactors f, float* dx) {
-  alignas(64) float y[kSegment], slopes[kSegment];
-  const bool scaled = scaling != Scaling::none;
-  const F32 largest(0x1.fffffep+127f);
+  alignas(64) double y[kSegment];
+  alignas(64) float slopes[kSegment];
+  const bool scaled = value.scaling != Scaling::none;
   for (int64_t at = 0; at < n; at += kSegment) {
     const int64_t count = n - at < kSegment ? n - at : kSegment;
-    scale_segment(scaling, x + at, count, at, f, max_normal, y);
-    // A finite x never has an infinite y (§4.2).
-    if (scaled)
-      for_vectors(count, [&](int64_t i, auto part) { part.store(y + i, clamp_to(part.load(y + i), largest)); });
-    int64_t padded = count;
-    for (; padded % kTogether != 0; ++padded) y[padded] = 0.0f;
+    const int64_t padded = padded_values(value, x + at, count, at, f, y);
     slopes_of(plan, y, padded, slopes);
-    multiply(dy + at, y, slopes, count, scaled, dx + at);
-  }
-}
-
-/// σ(z) from e = exp64(−|z|).
-inline F64 sigmoid(F64 z, F64 e) {
-  const F64 one(1.0);
-  return xsimd::select(z >= F64(0.0), one, e) / (one + e);
-}
-
-/// f(|y|) with the sign of y: Σ over the positive midpoints, the upper half of the plan's.
-struct SoftValue {
-  const EstimatorPlan& p;
-  template <int K>
-  void operator()(F64 (&y)[K]) const {
-    const F64 beta(p.beta);
-    F64 sum[K];
-    for (F64& s : sum) s = F64(0.0);
-    for (int64_t i = p.terms / 2; i < p.terms; ++i) {
-      const F64 c(p.midpoints[i]);
-      F64 near[K], far[K], near_exp[K], far_exp[K];
-      for (int k = 0; k < K; ++k) {
-        const F64 t = magnitude64(y[k]);
-        near[k] = beta * (t - c);
-        far[k] = negate(beta * (t + c));
-        near_exp[k] = negate(magnitude64(near[k]));
-        far_exp[k] = far[k];  // never positive
-      }
-      exp64(near_exp);
-      exp64(far_exp);
-      for (int k = 0; k < K; ++k)
-        sum[k] = sum[k] + F64(p.heights[i]) * (sigmoid(near[k], near_exp[k]) - sigmoid(far[k], far_exp[k]));
+    // A NaN y of a scaled spec is that of a nonfinite block: m = 0.
+    for (int64_t i = 0; i < count; ++i) {
+      const float slope = scaled && y[i] != y[i] ? 0.0f : slopes[i];
+      dx[at + i] = dy[at + i] * slope;
     }
-    const U64 sign(0x8000000000000000ull);
-    for (int k = 0; k < K; ++k) y[k] = as_f64((as_u64(y[k]) & sign) | as_u64(magnitude64(sum[k])));
   }
-};
+}
 
-void soft_forward(const EstimatorPlan& plan, Scaling scaling, float max_normal, const float* x, int64_t n,
-                  BlockFactors f, BlockFactors scales, const float* d, float* out) {
-  alignas(64) float y[kSegment], values[kSegment];
-  const bool scaled = scaling != Scaling::none;
-  const F32 largest(0x1.fffffep+127f);
+/// fl(y − v), one rounding of the real difference: rounded to odd in binary64 first.
+inline float difference(double y, double v) {
+  const double sum = y - v, back = sum - y;
+  const double error = (y - (sum - back)) - (v + back);  // TwoSum (Knuth): exact unless something is not finite
+  const auto bits = __builtin_bit_cast(int64_t, sum);
+  const int64_t outward = (bits < 0) == (error < 0) ? 1 : -1;
+  const bool moves = (error < 0 || error > 0) && (bits & 1) == 0;
+  return static_cast<float>(__builtin_bit_cast(double, bits + (moves ? outward : 0)));
+}
+
+void ewgs(const EstimatorPlan& plan, const ValuePlan& value, const float* dy, const float* x, const float* code_values,
+          int64_t n, BlockFactors f, float* dx) {
+  alignas(64) double y[kSegment];
+  const bool scaled = value.scaling != Scaling::none;
   for (int64_t at = 0; at < n; at += kSegment) {
     const int64_t count = n - at < kSegment ? n - at : kSegment;
-    scale_segment(scaling, x + at, count, at, f, max_normal, y);
-    if (scaled)
-      for_vectors(count, [&](int64_t i, auto part) { part.store(y + i, clamp_to(part.load(y + i), largest)); });
-    int64_t padded = count;
-    for (; padded % kTogether != 0; ++padded) y[padded] = 0.0f;
-    slopes_by(SoftValue{plan}, y, padded, values);
-    if (scaled) scale_segment<Scaling::multiply>(values, count, at, scales, max_normal, values);
-    const F32 tensor_scale(d != nullptr ? *d : 1.0f);
-    for_vectors(count, [&](int64_t i, auto part) {
-      const F32 v = part.load(values + i);
-      part.store(out + at + i, d != nullptr ? v * tensor_scale : v);
-    });
+    wide_values(value, x + at, count, at, f, y);
+    for (int64_t i = 0; i < count; ++i) {
+      const float g = dy[at + i];
+      const float of_negative = g < 0 ? -1.0f : 0.0f, sign = g > 0 ? 1.0f : of_negative;
+      const float factor = 1.0f + plan.delta * (sign * difference(y[i], static_cast<double>(code_values[at + i])));
+      dx[at + i] = g * (scaled && y[i] != y[i] ? 0.0f : factor);
+    }
   }
 }
 
 }  // namespace
 
 extern const EstimatorKernels estimator_kernels;
-const EstimatorKernels estimator_kernels = {gradient, soft_forward};
+const EstimatorKernels estimator_kernels = {gradient, ewgs, soft_forward};
 
 }  // namespace fp4sim::simd::FP4SIM_ISA

@@ -21,6 +21,13 @@ SumRule rule_of(const ValueType& a, const ValueType& b) {
   return has_vector_scale(a.spec) && has_vector_scale(b.spec) ? SumRule::vectors : SumRule::panels;
 }
 
+/// §6: values of an sr34 operand stand for 4/3 of themselves.
+float rescale_of(const ValueType& a, const ValueType& b) {
+  const auto scaled = [](const ValueType& t) { return t.dtype == DType::packed && t.spec.sr34 ? 1 : 0; };
+  constexpr float kFactors[] = {1.0f, 4.0f / 3.0f, 16.0f / 9.0f};
+  return kFactors[scaled(a) + scaled(b)];
+}
+
 int ceil_log2(int64_t n) {
   int bits = 0;
   while ((int64_t{1} << bits) < n) ++bits;
@@ -90,7 +97,7 @@ bool unit_folds(const ScaleMatrices& a, const ScaleMatrices& b, float unit) {
 void plan_scaled(const NodeCall& call, const OperandShape& a, const OperandShape& b, const Context& context,
                  Arena& arena, Product* p) {
   const Tensor &ta = call.in[0], &tb = call.in[1];
-  const ElementFormat &fa = ta.type.spec.element, &fb = tb.type.spec.element;
+  const ElementFormat fa = element_of(ta), fb = element_of(tb);
   p->block = contraction_block(ta.type.spec);
   p->a.scales = operand_scales(ta, a, arena), p->b.scales = operand_scales(tb, b, arena);
   p->a.tensor_scale = tensor_scale(ta), p->b.tensor_scale = tensor_scale(tb);
@@ -123,6 +130,7 @@ void matmul(const NodeCall& call, const Context& context) {
   p.rule = rule_of(ta.type, tb.type);
   p.matrices = a.matrices, p.m = a.vectors, p.n = b.vectors, p.k = a.k;
   p.a.k_inner = a.k_inner, p.b.k_inner = b.k_inner;
+  p.rescale = rescale_of(ta.type, tb.type);
   p.y = out_data<float>(call.out[0]);
   const int64_t outputs = p.matrices * p.m * p.n;
   if (outputs == 0) return;

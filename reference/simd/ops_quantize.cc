@@ -1,12 +1,14 @@
-// quantize and dequantize of the simd backend: cuts tensors into runs and tiles and calls the level's kernels.
-#include <cstring>
+// quantize of the simd backend: cuts tensors into runs and tiles and calls the level's kernels.
+#include <bit>
 #include <vector>
 
 #include "reference/contract/host_backend.h"
+#include "reference/simd/block_amax.h"
 #include "reference/simd/kernels_quantize.h"
 #include "reference/simd/ops.h"
 #include "reference/simd/quant_layout.h"
 #include "reference/simd/quant_plan.h"
+#include "reference/simd/scale_choice.h"
 
 namespace fp4sim::simd {
 namespace {
@@ -30,154 +32,102 @@ class Quantizer {
         q_(call.out[0]),
         spec_(q_.type.spec),
         x_(in_data<float>(call.in[0])),
+        given_amax_(call.in.size() == 3 ? in_data<float>(call.in[2]) : nullptr),
         codes_(out_data<uint8_t>(q_)),
-        scale_(pick_scale_kernels(context.level)),
-        encode_(pick_encode_kernels(context.level)),
-        job_{make_codec(spec_), scaling_of(spec_), {}} {
-    if (spec_.rounding != Rounding::sr32) return;
-    job_.random = random_bits(call, 1);
+        scale_(pick_scale_kernels(context.level)) {
+    if (!is_stochastic(spec_.rounding)) return;
+    random_ = random_bits(call, 1);
     first_ = call.node.attrs.integer("row_offset") * matrix_view(q_.type.shape).cols;
   }
 
   void run() {
-    if (element_count(q_.type.shape) == 0) return store_empty();
-    if (TileLayout::fits(q_.type)) return run_tiles();
-    const RunLayout layout(q_.type);
-    if (is_unscaled(spec_)) return encode_runs(layout, nullptr);
-    if (layout.block() == kOneBlock) return run_tensor(layout);
-    run_blocks(layout);
+    const bool empty = element_count(q_.type.shape) == 0;
+    const ElementFormat format = spec_.element.bias_auto ? store_bias() : spec_.element;
+    // A tensor amax needs every block's first, and so do shared scales and a choice between two of them; otherwise a
+    // block is read once, and again from the cache.
+    const bool shares = TileLayout::fits(q_.type) && TileLayout(q_.type).shares_scales();
+    const bool choose = chooses_scale(spec_.rule);
+    const bool whole = spec_.granularity == Granularity::tensor;
+    if (!is_unscaled(spec_) && (has_tensor_scale(spec_) || shares || choose || whole || empty)) amax_grid(empty);
+    const bool given = given_amax_ != nullptr;
+    const ScalePlan plan = make_scale_plan(spec_, given ? *given_amax_ : finite_amax(amax_));
+    if (has_tensor_scale(spec_)) *out_data<float>(q_, 2) = plan.d;
+    make_job(format, plan);
+    if (choose && !empty)
+      store_chosen_scales(q_, x_, plan, amax_, random_, first_, context_);
+    else if (!amax_.empty())
+      store_scales(plan);
+    if (empty) return;
+    if (TileLayout::fits(q_.type)) return encode_tiles(plan);
+    encode_runs(plan);
   }
 
  private:
-  /// Scales without elements (row and tensor granularity) are those of zero blocks.
-  void store_empty() {
-    const ScalePlan plan = make_scale_plan(spec_, 0.0f);
-    store_tensor_scale(plan);
-    const std::vector<uint32_t> amax(static_cast<size_t>(is_unscaled(spec_) ? 0 : scale_grid(q_.type).count()));
-    if (!amax.empty()) scale_.store_scales(plan, amax.data(), static_cast<int64_t>(amax.size()), scale_at(q_, 0));
+  ElementFormat store_bias() {
+    const int64_t n = element_count(q_.type.shape);
+    const float amax = given_amax_ != nullptr ? *given_amax_ : finite_element_amax(x_, n, context_);
+    const int32_t bias = automatic_bias(spec_.element, amax);
+    *out_data<int32_t>(q_, 1) = bias;
+    return with_bias(spec_.element, bias);
   }
 
-  void store_tensor_scale(const ScalePlan& plan) {
-    if (has_tensor_scale(spec_)) *out_data<float>(q_, 2) = plan.d;
+  /// Blocks without elements (row, col and tensor granularity of empty tensors) have amax 0.
+  void amax_grid(bool empty) {
+    amax_ = empty ? std::vector<uint32_t>(static_cast<size_t>(scale_grid(q_.type).count()))
+                  : block_amax(x_, q_.type, context_);
+    if (given_amax_ != nullptr && spec_.granularity == Granularity::tensor && amax_[0] < kF32Inf)
+      amax_[0] = std::bit_cast<uint32_t>(*given_amax_);
   }
 
-  /// A of §4.2: the largest amax of the finite blocks.
-  static float finite_amax(const std::vector<uint32_t>& amax) {
-    uint32_t largest = 0;
-    for (const uint32_t a : amax) largest = a < kF32Inf && a > largest ? a : largest;
-    float value;
-    std::memcpy(&value, &largest, sizeof value);
-    return value;
+  void make_job(const ElementFormat& format, const ScalePlan& plan) {
+    const bool narrow = encodes_narrow(spec_, plan);
+    job_ = {make_codec(spec_, format), scaling_of(spec_), random_, make_value_plan(spec_, format, plan)};
+    encode_ = narrow ? pick_encode_kernels(context_.level).encode : pick_wide_kernels(context_.level).encode;
   }
 
-  /// Codes of every run with one factor (or none) for all of them.
-  void encode_runs(const RunLayout& layout, const float* factor) {
-    parallel_for(context_, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const Run r = layout.run(i);
-        encode_.encode(job_, x_ + r.begin, r.n, {factor, kOneBlock}, first_ + r.begin, codes_ + r.codes);
-      }
+  void store_scales(const ScalePlan& plan) {
+    const auto n = static_cast<int64_t>(amax_.size());
+    parallel_for(context_, n, 1 << 13, [&](int64_t begin, int64_t end) {
+      scale_.store_scales(plan, amax_.data() + begin, end - begin, scale_at(q_, begin));
     });
   }
 
-  void run_tensor(const RunLayout& layout) {
-    std::vector<uint32_t> partial(static_cast<size_t>(layout.count()));
-    amax_of_runs(
-        layout, [](int64_t i, const Run&) { return i; }, partial);
-    uint32_t amax = 0;
-    for (const uint32_t a : partial) amax = std::max(amax, a);
-    const ScalePlan plan = make_scale_plan(spec_, finite_amax({amax}));
-    store_tensor_scale(plan);
-    float factor = 0;
-    scale_.store_scales(plan, &amax, 1, scale_at(q_, 0));
-    scale_.encode_factors(plan, scale_at(q_, 0), 1, &factor);
-    encode_runs(layout, &factor);
-  }
-
-  template <class Place>
-  void amax_of_runs(const RunLayout& layout, const Place& place, std::vector<uint32_t>& amax) {
-    parallel_for(context_, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const Run r = layout.run(i);
-        scale_.amax_blocks(x_ + r.begin, r.n, layout.block(), amax.data() + place(i, r));
-      }
-    });
-  }
-
-  void run_blocks(const RunLayout& layout) {
-    // A tensor scale needs every block's amax first; otherwise a run is read once, and again from the cache.
-    std::vector<uint32_t> grid;
-    if (has_tensor_scale(spec_)) {
-      grid.resize(static_cast<size_t>(scale_grid(q_.type).count()));
-      amax_of_runs(
-          layout, [](int64_t, const Run& r) { return r.scales; }, grid);
-    }
-    const ScalePlan plan = make_scale_plan(spec_, finite_amax(grid));
-    store_tensor_scale(plan);
+  void encode_runs(const ScalePlan& plan) {
+    const RunLayout layout(q_.type);
+    const bool scaled = !is_unscaled(spec_);
     parallel_for(context_, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
       BlockScratch scratch(layout.most_blocks());
       for (int64_t i = begin; i < end; ++i) {
         const Run r = layout.run(i);
-        const uint32_t* amax = scratch.amax.data();
-        if (grid.empty())
+        if (scaled && amax_.empty()) {
           scale_.amax_blocks(x_ + r.begin, r.n, layout.block(), scratch.amax.data());
-        else
-          amax = grid.data() + r.scales;
-        scale_.store_scales(plan, amax, layout.blocks(r), scale_at(q_, r.scales));
-        scale_.encode_factors(plan, scale_at(q_, r.scales), layout.blocks(r), scratch.factors.data());
-        encode_.encode(job_, x_ + r.begin, r.n, {scratch.factors.data(), layout.block()}, first_ + r.begin,
-                       codes_ + r.codes);
+          scale_.store_scales(plan, scratch.amax.data(), layout.blocks(r), scale_at(q_, r.scales));
+        }
+        if (scaled) scale_.encode_factors(plan, scale_at(q_, r.scales), layout.blocks(r), scratch.factors.data());
+        encode_(job_, x_ + r.begin, r.n, {scaled ? scratch.factors.data() : nullptr, layout.block()}, first_ + r.begin,
+                codes_ + r.codes);
       }
     });
   }
 
-  /// amax of every column of every block, in the order of the scales.
-  std::vector<uint32_t> amax_of_tiles(const TileLayout& layout) {
-    constexpr int64_t kColumns = TileLayout::kColumns;
-    std::vector<uint32_t> of_tile(static_cast<size_t>(layout.count() * kColumns));
-    parallel_for(context_, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const Tile t = layout.tile(i);
-        scale_.amax_columns(x_ + t.begin, t.rows, layout.stride(), t.cols, of_tile.data() + i * kColumns);
-      }
-    });
-    std::vector<uint32_t> grid(static_cast<size_t>(scale_grid(q_.type).count()));
-    for (int64_t i = 0; i < layout.count(); ++i) {
-      const Tile t = layout.tile(i);
-      const uint32_t* from = of_tile.data() + i * kColumns;
-      for (int64_t c = 0; c < t.cols; ++c) {
-        uint32_t& to = grid[static_cast<size_t>(t.scales + c)];
-        to = std::max(to, from[c]);
-      }
-    }
-    return grid;
-  }
-
-  void run_tiles() {
+  void encode_tiles(const ScalePlan& plan) {
     const TileLayout layout(q_.type);
-    std::vector<uint32_t> grid;
-    if (has_tensor_scale(spec_) || layout.shares_scales()) grid = amax_of_tiles(layout);
-    const ScalePlan plan = make_scale_plan(spec_, finite_amax(grid));
-    store_tensor_scale(plan);
     parallel_for(context_, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
       BlockScratch scratch(TileLayout::kColumns);
-      for (int64_t i = begin; i < end; ++i) quantize_tile(layout, layout.tile(i), plan, grid, scratch);
+      for (int64_t i = begin; i < end; ++i) encode_tile(layout, layout.tile(i), plan, scratch);
     });
   }
 
-  void quantize_tile(const TileLayout& layout, const Tile& t, const ScalePlan& plan, const std::vector<uint32_t>& grid,
-                     BlockScratch& scratch) {
-    const uint32_t* amax = scratch.amax.data();
-    if (grid.empty())
-      scale_.amax_columns(x_ + t.begin, t.rows, layout.stride(), t.cols, scratch.amax.data());
-    else
-      amax = grid.data() + t.scales;
-    scale_.store_scales(plan, amax, t.cols, scale_at(q_, t.scales));
-    scale_.encode_factors(plan, scale_at(q_, t.scales), t.cols, scratch.factors.data());
+  void encode_tile(const TileLayout& layout, const Tile& t, const ScalePlan& plan, BlockScratch& scratch) {
+    if (amax_.empty()) {
+      tile_amax(scale_, layout, t, x_, scratch.amax.data());
+      scale_.store_scales(plan, scratch.amax.data(), layout.scales(t), scale_at(q_, t.scales));
+    }
+    scale_.encode_factors(plan, scale_at(q_, t.scales), layout.scales(t), scratch.factors.data());
     for (int64_t row = 0; row < t.rows; ++row) {
       const int64_t at = t.begin + row * layout.stride();
-      encode_.encode(job_, x_ + at, t.cols, {scratch.factors.data(), 0}, first_ + at,
-                     codes_ + t.codes + row * layout.code_row_bytes());
+      encode_(job_, x_ + at, t.cols, {scratch.factors.data(), layout.factor_block()}, first_ + at,
+              codes_ + t.codes + row * layout.code_row_bytes());
     }
   }
 
@@ -185,55 +135,20 @@ class Quantizer {
   const Tensor& q_;
   const QuantSpec& spec_;
   const float* x_;
+  const float* given_amax_;  // the amax input, or nullptr
   uint8_t* codes_;
   const ScaleKernels& scale_;
-  const EncodeKernels& encode_;
-  EncodeJob job_;
-  int64_t first_ = 0;  // index of x[0] in the logical tensor
+  RandomBits random_{};
+  int64_t first_ = 0;           // index of x[0] in the logical tensor
+  std::vector<uint32_t> amax_;  // of every block; empty where blocks are read one after the other
+  EncodeJob job_{};
+  decltype(EncodeKernels::encode) encode_ = nullptr;
 };
 
 void copy_canonical(const float* x, int64_t n, float* y, const Context& context) {
   const EncodeKernels& kernels = pick_encode_kernels(context.level);
   parallel_for(context, n, 1 << 14,
                [&](int64_t begin, int64_t end) { kernels.copy_canonical(x + begin, end - begin, y + begin); });
-}
-
-/// The codes' values, times the scales in `factors`: nullptr for unscaled levels.
-void decode_runs(const Tensor& q, const RunLayout& layout, const ScalePlan& plan, float* out, const Context& context) {
-  const Codec codec = make_codec(q.type.spec);
-  const bool scaled = !is_unscaled(q.type.spec);
-  const float* d = has_tensor_scale(q.type.spec) ? &plan.d : nullptr;
-  const auto* codes = in_data<uint8_t>(q);
-  const DecodeKernels& kernels = pick_decode_kernels(context.level);
-  const ScaleKernels& scale = pick_scale_kernels(context.level);
-  parallel_for(context, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
-    BlockScratch scratch(layout.most_blocks());
-    for (int64_t i = begin; i < end; ++i) {
-      const Run r = layout.run(i);
-      if (scaled) scale.decode_factors(plan, scale_at(q, r.scales), layout.blocks(r), scratch.factors.data());
-      kernels.decode(codec, codes + r.codes, r.n, {scaled ? scratch.factors.data() : nullptr, layout.block()}, d,
-                     out + r.begin);
-    }
-  });
-}
-
-void decode_tiles(const Tensor& q, const ScalePlan& plan, float* out, const Context& context) {
-  const TileLayout layout(q.type);
-  const Codec codec = make_codec(q.type.spec);
-  const float* d = has_tensor_scale(q.type.spec) ? &plan.d : nullptr;
-  const auto* codes = in_data<uint8_t>(q);
-  const DecodeKernels& kernels = pick_decode_kernels(context.level);
-  const ScaleKernels& scale = pick_scale_kernels(context.level);
-  parallel_for(context, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
-    BlockScratch scratch(TileLayout::kColumns);
-    for (int64_t i = begin; i < end; ++i) {
-      const Tile t = layout.tile(i);
-      scale.decode_factors(plan, scale_at(q, t.scales), t.cols, scratch.factors.data());
-      for (int64_t row = 0; row < t.rows; ++row)
-        kernels.decode(codec, codes + t.codes + row * layout.code_row_bytes(), t.cols, {scratch.factors.data(), 0}, d,
-                       out + t.begin + row * layout.stride());
-    }
-  });
 }
 
 }  // namespace
@@ -243,19 +158,6 @@ void ops::quantize(const NodeCall& call, const Context& context) {
   if (is_identity_f32(q.type.spec.element))
     return copy_canonical(in_data<float>(call.in[0]), element_count(q.type.shape), out_data<float>(q), context);
   Quantizer(call, context).run();
-}
-
-void ops::dequantize(const NodeCall& call, const Context& context) {
-  const Tensor& q = call.in[0];
-  float* out = out_data<float>(call.out[0]);
-  if (is_identity_f32(q.type.spec.element)) {
-    const int64_t n = element_count(q.type.shape);
-    if (n > 0) std::memcpy(out, in_data<float>(q), static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
-  const ScalePlan plan = stored_scale_plan(q.type.spec, q);
-  if (TileLayout::fits(q.type)) return decode_tiles(q, plan, out, context);
-  decode_runs(q, RunLayout(q.type), plan, out, context);
 }
 
 }  // namespace fp4sim::simd

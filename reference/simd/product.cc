@@ -187,7 +187,7 @@ class RegionWorker {
     }
   }
 
-  /// Vector scales, then fl(fl(y·d_a)·d_b).
+  /// Vector scales, then fl(fl(y·d_a)·d_b), then the factor of sr34.
   void finish_row(const Chunk& c, int64_t row, const std::byte* dots) const {
     float* out = y(c, row);
     if (p_.rule == SumRule::vectors) {
@@ -202,6 +202,7 @@ class RegionWorker {
     }
     for (const float* d : {p_.a.tensor_scale, p_.b.tensor_scale})
       if (d != nullptr) finish_.multiply(*d, out, c.cols);
+    if (p_.rescale != 1.0f) finish_.multiply(p_.rescale, out, c.cols);
   }
 
   const Product& p_;

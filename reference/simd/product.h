@@ -28,6 +28,7 @@ struct Product {
   float unit;      // `vectors` with int8: value of 1 in a dot (`blocks`: part of a.scales)
   int32_t offset;  // int8: what was added to the elements of A
   int64_t narrow;  // int8: units per int16 sum
+  float rescale;   // sr34 (§6): fl(16/9), fl(4/3), or 1 without it
   float* y;        // (matrices, m, n)
 };
 

@@ -166,7 +166,7 @@ PlainMatrices element_values(const Tensor& t, const OperandShape& shape, bool in
   const int64_t lines = shape.matrices * shape.lines(), n = shape.line_length(), bytes = code_row_bytes(t.type);
   float* values = arena.take<float>(lines * n);
   const uint8_t* codes = in_data<uint8_t>(t);
-  const RowDecoder decoder(t.type.spec.element, infinities);
+  const RowDecoder decoder(element_of(t), infinities);
   parallel_for(context, lines, line_grain(n), [&](int64_t begin, int64_t end) {
     for (int64_t line = begin; line < end; ++line) decoder.decode(codes + line * bytes, n, values + line * n);
   });
@@ -199,7 +199,7 @@ PlainMatrices decoded_operand(const Tensor& t, const OperandShape& shape, const 
 
 PlainMatrices element_steps(const Tensor& t, const OperandShape& shape, int offset, const Context& context,
                             Arena& arena) {
-  const ElementFormat& format = t.type.spec.element;
+  const ElementFormat format = element_of(t);
   const double step = power_of_two(min_step_exponent(format));
   alignas(16) int8_t table[256] = {};
   for (uint32_t code = 0; code < (1u << format.bits); ++code)

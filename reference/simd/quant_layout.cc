@@ -10,9 +10,8 @@ RunLayout::RunLayout(const ValueType& packed) : bits_(packed.spec.element.bits) 
   rows_ = m.matrices * m.rows;
   cols_ = m.cols;
   if (rows_ == 0 || cols_ == 0) rows_ = cols_ = 0;
-  block_ = g == Granularity::block ? packed.spec.block_size
-           : g == Granularity::row ? std::max<int64_t>(m.cols, 1)
-                                   : kOneBlock;
+  const bool per_row = g == Granularity::row || g == Granularity::col;  // of the stored rows: TileLayout has the others
+  block_ = g == Granularity::block ? packed.spec.block_size : per_row ? std::max<int64_t>(m.cols, 1) : kOneBlock;
   const bool one_block = block_ == kOneBlock;
   row_bytes_ = code_row_bytes(packed);
   row_scales_ = one_block || cols_ == 0 ? 0 : (cols_ + block_ - 1) / block_;
@@ -36,8 +35,14 @@ Run RunLayout::run(int64_t i) const {
 }
 
 bool TileLayout::fits(const ValueType& packed) {
-  const Granularity g = packed.spec.granularity;
-  return packed.axis == Axis::first && (g == Granularity::block || g == Granularity::row);
+  const bool first = packed.axis == Axis::first;
+  switch (packed.spec.granularity) {
+    case Granularity::tile2d: return true;
+    case Granularity::block:
+    case Granularity::row: return first;
+    case Granularity::col: return !first;
+    default: return false;
+  }
 }
 
 TileLayout::TileLayout(const ValueType& packed) : bits_(packed.spec.element.bits) {
@@ -45,22 +50,29 @@ TileLayout::TileLayout(const ValueType& packed) : bits_(packed.spec.element.bits
   matrices_ = m.matrices;
   rows_ = m.rows;
   cols_ = m.cols;
-  const bool blocks = packed.spec.granularity == Granularity::block;
-  block_rows_ = std::max<int64_t>(1, blocks ? packed.spec.block_size : rows_);
-  slab_rows_ = blocks ? block_rows_ : std::min(block_rows_, kRows);
+  const int64_t block = packed.spec.block_size;  // 0: as high as the matrix
+  block_rows_ = std::max<int64_t>(1, block > 0 ? block : rows_);
+  block_cols_ = packed.spec.granularity == Granularity::tile2d ? block : 1;
+  slab_rows_ = block > 0 ? block_rows_ : std::min(block_rows_, kRows);
   slabs_ = (rows_ + slab_rows_ - 1) / slab_rows_;
   tiles_ = (cols_ + kColumns - 1) / kColumns;
   row_bytes_ = fp4sim::code_row_bytes(packed);
 }
 
-Tile TileLayout::tile(int64_t i) const {
-  const int64_t column = i % tiles_ * kColumns;
-  const int64_t slab = i / tiles_ % slabs_, matrix = i / tiles_ / slabs_;
-  const int64_t row = slab * slab_rows_, row_of_all = matrix * rows_ + row;
-  const int64_t blocks_a_column = (rows_ + block_rows_ - 1) / block_rows_;
-  return {row_of_all * cols_ + column, std::min(slab_rows_, rows_ - row), std::min(kColumns, cols_ - column),
-          (matrix * blocks_a_column + row / block_rows_) * cols_ + column,
+Tile TileLayout::at(int64_t matrix, int64_t row, int64_t height, int64_t column) const {
+  const int64_t row_of_all = matrix * rows_ + row, scales_a_row = (cols_ + block_cols_ - 1) / block_cols_;
+  return {row_of_all * cols_ + column, std::min(height, rows_ - row), std::min(kColumns, cols_ - column),
+          (matrix * blocks_a_column() + row / block_rows_) * scales_a_row + column / block_cols_,
           row_of_all * row_bytes_ + column * bits_ / 8};
+}
+
+Tile TileLayout::tile(int64_t i) const {
+  return at(i / tiles_ / slabs_, i / tiles_ % slabs_ * slab_rows_, slab_rows_, i % tiles_ * kColumns);
+}
+
+Tile TileLayout::whole_tile(int64_t i) const {
+  const int64_t blocks = blocks_a_column();
+  return at(i / tiles_ / blocks, i / tiles_ % blocks * block_rows_, block_rows_, i % tiles_ * kColumns);
 }
 
 }  // namespace fp4sim::simd

@@ -1,5 +1,5 @@
 // How a packed tensor is cut into pieces of work. A run is consecutive elements along the last axis with their blocks
-// (axis=last, tensor scales, unscaled levels); a tile is one row of blocks of axis=first over some columns.
+// (axis=last, tensor scales, unscaled levels); a tile is one row of blocks that span rows, over some columns.
 #pragma once
 
 #include <algorithm>
@@ -39,27 +39,36 @@ class RunLayout {
 struct Tile {
   int64_t begin;  // first element; rows are `stride` elements apart
   int64_t rows, cols;
-  int64_t scales;  // index of the first column's scale
+  int64_t scales;  // index of the first scale
   int64_t codes;   // byte offset of the first code; rows are `code_row_bytes` apart
 };
 
-/// Tiles of axis=first with one scale per column and block (b…, row). The blocks of `row` are cut into several tiles,
-/// which share their scales.
+/// Tiles of blocks that span rows: b… and row of axis=first, col of axis=last (one scale per column and block), and 2d…
+/// (one per block_cols() columns). High blocks (row, col) are cut into several tiles, which share their scales.
 class TileLayout {
  public:
   explicit TileLayout(const ValueType& packed);
   static bool fits(const ValueType& packed);
   int64_t count() const { return matrices_ * slabs_ * tiles_; }
   Tile tile(int64_t i) const;
+  /// Tiles as high as their blocks: each has scales of its own.
+  int64_t whole_count() const { return matrices_ * blocks_a_column() * tiles_; }
+  Tile whole_tile(int64_t i) const;
   int64_t stride() const { return cols_; }
   int64_t code_row_bytes() const { return row_bytes_; }
   bool shares_scales() const { return block_rows_ > slab_rows_; }
-  static constexpr int64_t kColumns = 256;  // at most; a multiple of 4, so that tiles begin at a byte
+  /// Scales of a tile, and how its elements find theirs (BlockFactors.block).
+  int64_t scales(const Tile& t) const { return (t.cols + block_cols_ - 1) / block_cols_; }
+  int64_t factor_block() const { return block_cols_ == 1 ? 0 : block_cols_; }
+  static constexpr int64_t kColumns =
+      256;  // at most; a multiple of 8 and of every block, so that tiles begin at a byte
   int64_t grain() const { return std::max<int64_t>(1, kRows / slab_rows_); }
 
  private:
   static constexpr int64_t kRows = 32;  // of a tile of `row` granularity
-  int64_t matrices_, rows_, cols_, block_rows_, slab_rows_, slabs_, tiles_, row_bytes_;
+  int64_t blocks_a_column() const { return (rows_ + block_rows_ - 1) / block_rows_; }
+  Tile at(int64_t matrix, int64_t row, int64_t height, int64_t column) const;
+  int64_t matrices_, rows_, cols_, block_rows_, block_cols_, slab_rows_, slabs_, tiles_, row_bytes_;
   int32_t bits_;
 };
 

@@ -2,6 +2,7 @@
 #include "reference/simd/encode.h"
 #include "reference/simd/kernels_quantize.h"
 #include "reference/simd/lanes.h"
+#include "reference/simd/scale_profiles.h"
 
 namespace fp4sim::simd::FP4SIM_ISA {
 namespace {
@@ -153,14 +154,28 @@ void store_scales(const ScalePlan& p, const uint32_t* amax, int64_t n, void* sca
       return store_e8m0(amax, n, bytes, [&](Parts a) {
         return a.exponent - p.emax + ((a.fraction + (1 << (22 - p.mantissa_bits))) >> 23);
       });
+    case ScaleRule::opt:  // the first candidate
     case ScaleRule::rceil: return store_e8m0(amax, n, bytes, [&](Parts a) { return rceil_exponent(p, a); });
     case ScaleRule::te:
+      if (p.ue) return store_profile(p, amax, n, bytes);
       return store_e4m3(amax, n, bytes, [&](float a) { return at_most(a * p.block_factor, kFloatMax); });
-    case ScaleRule::one: return store_e4m3(amax, n, bytes, [&](float a) { return a / p.max_normal; });
+    case ScaleRule::one:
+      if (p.ue) return store_profile(p, amax, n, bytes);
+      return store_e4m3(amax, n, bytes, [&](float a) { return a / p.max_normal; });
     case ScaleRule::amax: return store_amax_scale(p, amax, n, floats);
     case ScaleRule::pow2: return store_pow2(p, amax, n, floats);
-    default: __builtin_unreachable();
+    default: return store_profile(p, amax, n, bytes);
   }
+}
+
+void store_candidates(const ScalePlan& p, const uint32_t* amax, int64_t n, uint8_t* first, uint8_t* second) {
+  if (p.rule == ScaleRule::opt) {
+    store_e8m0(amax, n, first, [&](Parts a) { return rceil_exponent(p, a); });
+    store_e8m0(amax, n, second, [&](Parts a) { return rceil_exponent(p, a) - 1; });
+    return;
+  }
+  store_profile(p, amax, n, first);
+  store_four(p, amax, n, second);
 }
 
 /// 2^(exponent byte − 127) as a number, NaN for 0xFF.
@@ -169,26 +184,26 @@ inline float e8m0_value(uint32_t code) {
   return from_bits(code == 0xFF ? kF32CanonicalNaN : finite);
 }
 
-/// Value of a scale byte in e4m3 (sign never set): subnormals are whole steps of 2^-9.
-inline float e4m3_value(uint32_t code) {
-  const float subnormal = static_cast<float>(static_cast<int32_t>(code)) * 0x1p-9f;
-  const float finite = code < 8 ? subnormal : from_bits((code << 20) + (120u << 23));
-  return code == 0x7F ? kNaN : finite;
-}
-
 void encode_factors(const ScalePlan& p, const void* scales, int64_t n, float* factors) {
   const auto* bytes = static_cast<const uint8_t*>(scales);
   const auto* floats = static_cast<const float*>(scales);
+  const float d = p.d, inverse_d = 1.0f / d;
   switch (p.rule) {
     case ScaleRule::te:
-      for (int64_t i = 0; i < n; ++i) {
-        const float enc = at_most(1.0f / (e4m3_value(bytes[i]) * p.d), kFloatMax);
-        factors[i] = bytes[i] == 0 ? 0.0f : enc;
-      }
-      return;
+      return map_scales(p, bytes, n, factors, [=](float b) {
+        const float enc = at_most(1.0f / (b * d), kFloatMax);
+        return b == 0 ? 0.0f : enc;
+      });
     case ScaleRule::one:
-      for (int64_t i = 0; i < n; ++i) factors[i] = bytes[i] == 0 ? kInfinity : e4m3_value(bytes[i]);
-      return;
+    case ScaleRule::exact: return map_scales(p, bytes, n, factors, [](float b) { return b == 0 ? kInfinity : b; });
+    case ScaleRule::torchao:
+      return map_scales(p, bytes, n, factors, [=](float b) { return b == 0 ? 0.0f : inverse_d / b; });
+    case ScaleRule::modelopt:
+      return map_scales(p, bytes, n, factors, [=](float b) { return b == 0 ? kInfinity : b * d; });
+    case ScaleRule::fouroversix:
+    case ScaleRule::four_over_six_mse:
+    case ScaleRule::four_over_six_mae:
+      return map_scales(p, bytes, n, factors, [=](float b) { return b == 0 ? 0.0f : 1.0f / (b * d); });
     case ScaleRule::amax:
     case ScaleRule::pow2:
       for (int64_t i = 0; i < n; ++i) factors[i] = floats[i];
@@ -205,9 +220,13 @@ void decode_factors(const ScalePlan& p, const void* scales, int64_t n, float* fa
   const auto* floats = static_cast<const float*>(scales);
   switch (p.rule) {
     case ScaleRule::te:
+    case ScaleRule::exact:
+    case ScaleRule::torchao:
+    case ScaleRule::modelopt:
+    case ScaleRule::fouroversix:
     case ScaleRule::one:
-      for (int64_t i = 0; i < n; ++i) factors[i] = e4m3_value(bytes[i]);
-      return;
+    case ScaleRule::four_over_six_mse:
+    case ScaleRule::four_over_six_mae: return map_scales(p, bytes, n, factors, [](float b) { return b; });
     case ScaleRule::amax:
     case ScaleRule::pow2:
       for (int64_t i = 0; i < n; ++i) factors[i] = floats[i];
@@ -221,6 +240,7 @@ void decode_factors(const ScalePlan& p, const void* scales, int64_t n, float* fa
 }  // namespace
 
 extern const ScaleKernels scale_kernels;
-const ScaleKernels scale_kernels = {amax_blocks, amax_columns, store_scales, encode_factors, decode_factors};
+const ScaleKernels scale_kernels = {amax_blocks,      amax_columns,   store_scales,
+                                    store_candidates, encode_factors, decode_factors};
 
 }  // namespace fp4sim::simd::FP4SIM_ISA

@@ -68,6 +68,8 @@ inline void scale_segment(Scaling scaling, const float* x, int64_t n, int64_t at
     case Scaling::multiply_away: return scale_segment<Scaling::multiply_away>(x, n, at, f, max_normal, y);
     case Scaling::divide: return scale_segment<Scaling::divide>(x, n, at, f, max_normal, y);
     case Scaling::divide_clamped: return scale_segment<Scaling::divide_clamped>(x, n, at, f, max_normal, y);
+    case Scaling::multiply_real:
+    case Scaling::quotient: __builtin_unreachable();  // binary64: wide_values.h
   }
 }
 
