@@ -44,6 +44,7 @@ int run(int argc, char** argv) {
   fp4sim::cli::add_graph_command(app);
   fp4sim::cli::add_golden_command(app);
   fp4sim::cli::add_fuzz_command(app);
+  fp4sim::cli::add_devices_command(app);
   if (argc > 1 && argv[1][0] != '-' && !knows_command(app, argv[1]))
     throw fp4sim::UsageError(std::string("unknown command `") + argv[1] + "` (see fp4sim --help)");
   try {

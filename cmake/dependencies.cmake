@@ -1,9 +1,22 @@
 # find_package only; `./dev deps` installs all of these on Debian 12. docs/dependencies.md says why each is here.
+if(FP4SIM_PORTABLE)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libgomp.a OUTPUT_VARIABLE FP4SIM_STATIC_GOMP
+    OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(OpenMP_gomp_LIBRARY ${FP4SIM_STATIC_GOMP} CACHE FILEPATH "OpenMP's library, static")
+endif()
 find_package(fmt REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
-find_package(tomlplusplus REQUIRED)
+if(FP4SIM_PORTABLE)  # Debian has toml++ as a shared library only; its headers do without
+  find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)
+  add_library(tomlplusplus::tomlplusplus INTERFACE IMPORTED)
+  target_include_directories(tomlplusplus::tomlplusplus INTERFACE ${TOMLPLUSPLUS_INCLUDE_DIR})
+  target_compile_definitions(tomlplusplus::tomlplusplus INTERFACE TOML_HEADER_ONLY=1)
+else()
+  find_package(tomlplusplus REQUIRED)
+endif()
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
 # Debian's xsimd 8.1 target names `xtl`, which is not installed and not needed without complex support.

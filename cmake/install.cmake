@@ -7,6 +7,11 @@ target_link_libraries(fp4sim_simd INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:Open
 target_link_libraries(fp4sim_train INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:tomlplusplus::tomlplusplus>>)
 
 set(FP4SIM_EXPORTED fp4sim_contract fp4sim_scalar fp4sim_simd fp4sim_io fp4sim_train)
+if(FP4SIM_WITH_CUDA)
+  list(APPEND FP4SIM_EXPORTED fp4sim_gpu)
+  target_link_libraries(fp4sim_gpu INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:CUDA::cudart_static>>)
+  install(FILES ${PROJECT_SOURCE_DIR}/gpu/backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fp4sim/gpu)
+endif()
 install(TARGETS fp4sim RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ${FP4SIM_EXPORTED} EXPORT fp4sim ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 

@@ -18,8 +18,8 @@ namespace fp4sim::gpu {
 /// Device memory of the cuda backend.
 class DeviceBuffer final : public Buffer {
  public:
-  /// Zeroed; throws Error with the bytes needed when the device has not got them.
-  explicit DeviceBuffer(int64_t bytes);
+  /// Zeroed in the order of `stream`; throws Error with the bytes needed when the device has not got them.
+  DeviceBuffer(int64_t bytes, cudaStream_t stream);
   ~DeviceBuffer() override;
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
@@ -59,7 +59,7 @@ struct Grid {
 class Context {
  public:
   /// Launches go to `stream`. threads: the block size of kernels whose work is split freely (a multiple of 32, at most
-  /// 1024); results do not depend on it.
+  /// 512); results do not depend on it.
   Context(cudaStream_t stream, int multiprocessors, int threads)
       : stream_(stream), multiprocessors_(multiprocessors), threads_(threads) {}
 
@@ -81,23 +81,28 @@ class Context {
   /// Puts one kernel on the stream; empty grids are no work. Arguments are converted to the kernel's parameters.
   template <class... Params, class... Args>
   void launch(void (*kernel)(Params...), const Grid& grid, Args&&... args) {
-    if (planning_ || grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
+    if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
+    if (planning_) return load(reinterpret_cast<const void*>(kernel));
     cudaLaunchConfig_t config{};
     config.gridDim = grid.blocks;
     config.blockDim = grid.threads;
     config.dynamicSmemBytes = static_cast<size_t>(grid.shared_bytes);
     config.stream = stream_;
-    FP4SIM_CUDA_CALL(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
+    require(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "kernel launch");
   }
 
   /// The grid that gives one thread to each of `items`; throws Error beyond 2^31 − 1 blocks.
-  Grid per_item(int64_t items) const { return {checked(ceil_div(items, threads_)), dim3(unsigned(threads_))}; }
+  Grid per_item(int64_t items) const {
+    return {checked(ceil_div(items, threads_)), dim3(static_cast<unsigned>(threads_))};
+  }
   /// The grid that gives one warp of 32 lanes to each of `items`: warp w of the grid is
   /// (blockIdx.x·blockDim.x + threadIdx.x) / 32.
-  Grid per_warp(int64_t items) const { return {checked(ceil_div(items, threads_ / 32)), dim3(unsigned(threads_))}; }
+  Grid per_warp(int64_t items) const {
+    return {checked(ceil_div(items, threads_ / 32)), dim3(static_cast<unsigned>(threads_))};
+  }
   /// One block of `threads` for each of `items`.
   static Grid per_block(int64_t items, int threads, int64_t shared_bytes = 0) {
-    return {checked(items), dim3(unsigned(threads)), shared_bytes};
+    return {checked(items), dim3(static_cast<unsigned>(threads)), shared_bytes};
   }
 
   void zero(void* to, int64_t bytes);                    // bytes of zeros, on the stream
@@ -116,6 +121,7 @@ class Context {
  private:
   std::byte* scratch_bytes(int64_t bytes);
   static dim3 checked(int64_t blocks);
+  static void load(const void* kernel);  // its code onto the device, which may not happen inside a capture
 
   cudaStream_t stream_;
   int multiprocessors_;

@@ -17,5 +17,6 @@ void add_error_command(CLI::App& app);
 void add_graph_command(CLI::App& app);
 void add_golden_command(CLI::App& app);
 void add_fuzz_command(CLI::App& app);
+void add_devices_command(CLI::App& app);
 
 }  // namespace fp4sim::cli

@@ -1,0 +1,271 @@
+// Time of one node on the cuda backend: every op at the shapes of a training run (tokens 16384, width 384 and 1536) and
+// large quantizations and products. Each row is a captured graph of several nodes on buffers of their own, so that
+// launches and caches do not flatter; the figure is the median of several runs. GB/s counts the bytes of all operands
+// once; `copy` is what the device's own copy reaches.
+// Usage: gpu_bench [TEXT]   only rows whose name contains TEXT
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gpu/backend.h"
+#include "reference/contract/error.h"
+
+namespace fp4sim {
+namespace {
+
+constexpr int kBuffers = 4, kRuns = 9;
+constexpr int64_t kTokens = 16384, kWidth = 384, kHidden = 1536, kContext = 256, kMatrices = 384, kHeadWidth = 64;
+
+/// An operand: a plain type with random elements, or one made from random f32 elements by quantize or occ_split.
+struct Operand {
+  enum class Kind { plain, quantized, residual } kind;
+  ValueType type;
+  int32_t limit = 0;  // i32: elements in [0, limit)
+};
+
+struct Row {
+  std::string name;
+  Op op;
+  std::vector<Operand> inputs;
+  Attrs attrs = {};
+  double operations = 0;  // multiplications and additions of a product
+};
+
+Operand f32(Shape shape) { return {Operand::Kind::plain, {DType::f32, std::move(shape), {}, Axis::last}}; }
+Operand i32(Shape shape, int32_t limit) {
+  return {Operand::Kind::plain, {DType::i32, std::move(shape), {}, Axis::last}, limit};
+}
+Operand step() { return {Operand::Kind::plain, step_type()}; }
+Operand packed(Shape shape, const std::string& spec, Axis axis = Axis::last) {
+  return {Operand::Kind::quantized, {DType::packed, std::move(shape), parse_quant_spec(spec), axis}};
+}
+Operand residual(Shape shape, const std::string& spec) {
+  return {Operand::Kind::residual, {DType::csr, std::move(shape), parse_quant_spec(spec), Axis::last}};
+}
+
+Attrs quantize_attrs(const std::string& spec, Axis axis) {
+  return {{"spec", spec}, {"axis", to_string(axis)}, {"stream", int64_t{7}}, {"row_offset", int64_t{0}}};
+}
+
+void add_quantizations(std::vector<Row>& rows) {
+  const Shape large{8192, 8192}, activation{kTokens, kWidth};
+  for (const char* spec : {"mxfp4", "nvfp4", "e2m1:row:fp32", "mxfp6e2m3", "mxfp8e4m3", "e2m1:b32:e8m0/floor:sr32"})
+    for (const Axis axis : {Axis::last, Axis::first})
+      for (const Shape& shape : {large, activation}) {
+        Row row{fmt::format("quantize {} {} {}", spec, to_string(axis), to_string(shape)),
+                Op::quantize,
+                {f32(shape)},
+                quantize_attrs(spec, axis)};
+        if (is_stochastic(parse_quant_spec(spec).rounding)) row.inputs.push_back(step());
+        rows.push_back(row);
+      }
+  rows.push_back({"dequantize mxfp4", Op::dequantize, {packed(large, "mxfp4")}});
+  rows.push_back({"estimator_grad dge mxfp4",
+                  Op::estimator_grad,
+                  {f32(activation), f32(activation), packed(activation, "mxfp4")},
+                  {{"estimator", "dge(k=5, clip=3)"}}});
+  rows.push_back({"occ_split",
+                  Op::occ_split,
+                  {f32(activation)},
+                  {{"spec", "e2m1:row:fp32:rne+occ(0.99,fp32,row)"}, {"axis", "last"}}});
+  rows.push_back(
+      {"hadamard 16", Op::hadamard, {f32(activation)}, {{"axis", "last"}, {"n", int64_t{16}}, {"signs", "none"}}});
+}
+
+void add_products(std::vector<Row>& rows) {
+  struct Size {
+    int64_t m, n, k;
+    Axis axis;
+  };
+  const Size sizes[] = {{8192, 8192, 8192, Axis::last},
+                        {kTokens, kHidden, kWidth, Axis::last},
+                        {kTokens, kWidth, kHidden, Axis::last},
+                        {kHidden, kWidth, kTokens, Axis::first}};
+  for (const char* spec : {"mxfp4", "nvfp4", "e2m1:row:fp32", "e4m3:row:fp32", "f32"})
+    for (const Size& s : sizes) {
+      const auto operand = [&](int64_t n) {
+        const Shape shape = s.axis == Axis::last ? Shape{n, s.k} : Shape{s.k, n};
+        return std::string(spec) == "f32" ? f32(shape) : packed(shape, spec, s.axis);
+      };
+      rows.push_back({fmt::format("matmul {} {}x{}x{} {}", spec, s.m, s.n, s.k, to_string(s.axis)),
+                      Op::matmul,
+                      {operand(s.m), operand(s.n)},
+                      {{"a_axis", to_string(s.axis)}, {"b_axis", to_string(s.axis)}},
+                      2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k)});
+    }
+  const Operand head = f32({kMatrices, kContext, kHeadWidth}), scores = f32({kMatrices, kContext, kContext});
+  const Attrs last{{"a_axis", "last"}, {"b_axis", "last"}}, mixed{{"a_axis", "last"}, {"b_axis", "first"}};
+  const double operations = 2.0 * kMatrices * kContext * kContext * kHeadWidth;
+  rows.push_back({"matmul f32 q.k", Op::matmul, {head, head}, last, operations});
+  rows.push_back({"matmul f32 p.v", Op::matmul, {scores, head}, mixed, operations});
+  const std::string occ = "e2m1:row:fp32:rne+occ(0.99,fp32,row)";
+  rows.push_back({"sparse_matmul",
+                  Op::sparse_matmul,
+                  {residual({kTokens, kWidth}, occ), f32({kHidden, kWidth})},
+                  {{"side", "a"}, {"other_axis", "last"}}});
+}
+
+void add_others(std::vector<Row>& rows) {
+  const Operand x = f32({kTokens, kWidth}), wide = f32({kTokens, kHidden}), gain = f32({kWidth});
+  const Operand scores = f32({kMatrices, kContext, kContext}), flat = f32({kHidden * kWidth});
+  const Operand ids = i32({kTokens}, 256), logits = f32({kTokens, 256});
+  const Operand heads = f32({kMatrices, kContext, kHeadWidth}), angles = f32({kContext, kHeadWidth / 2});
+  const Attrs eps{{"eps", 1e-5}}, softmax{{"scale", 0.125}};
+  const Attrs adamw{{"weight_decay", 0.1}, {"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}};
+  const std::vector<Row> more = {
+      {"copy", Op::concat, {f32({1 << 27})}},
+      {"embedding", Op::embedding, {ids, f32({256, kWidth})}},
+      {"embedding_grad", Op::embedding_grad, {ids, x}, {{"rows", int64_t{256}}}},
+      {"add", Op::add, {x, x}},
+      {"add bias", Op::add, {wide, f32({kHidden})}},
+      {"permute", Op::permute, {x}, {{"view", "64,256,6,64"}, {"perm", "0,2,1,3"}, {"shape", "384,256,64"}}},
+      {"gelu", Op::gelu, {wide}},
+      {"gelu_grad", Op::gelu_grad, {wide, wide}},
+      {"silu", Op::silu, {wide}},
+      {"layernorm", Op::layernorm, {x, gain, gain}, eps},
+      {"layernorm_grad", Op::layernorm_grad, {x, x, gain}, eps},
+      {"rmsnorm", Op::rmsnorm, {x, gain}, eps},
+      {"rmsnorm_grad", Op::rmsnorm_grad, {x, x, gain}, eps},
+      {"rope", Op::rope, {heads, angles, angles}, {{"style", "interleaved"}}},
+      {"causal_softmax", Op::causal_softmax, {scores}, softmax},
+      {"causal_softmax_grad", Op::causal_softmax_grad, {scores, scores}, softmax},
+      {"cross_entropy", Op::cross_entropy, {logits, ids}},
+      {"cross_entropy_grad", Op::cross_entropy_grad, {logits, ids, step()}, {{"total_rows", kTokens}}},
+      {"mean", Op::mean, {f32({kTokens})}},
+      {"column_sum", Op::column_sum, {wide}, {{"columns", kHidden}}},
+      {"norm", Op::norm, std::vector<Operand>(70, flat)},
+      {"clip", Op::clip, {flat, f32({}), step()}},
+      {"adamw", Op::adamw, {flat, flat, flat, flat, step()}, adamw},
+  };
+  rows.insert(rows.end(), more.begin(), more.end());
+}
+
+/// Fills a plain tensor: f32 roughly normal, i32 below the limit, a step in which AdamW moves.
+void fill(Backend& backend, const Tensor& tensor, int32_t limit, std::mt19937& random) {
+  const int64_t n = element_count(tensor.type.shape);
+  if (tensor.type.dtype == DType::u8) {
+    const StepInfo info{.seed = 1, .step = 2, .lr = 1e-3, .beta1_power = 0.9, .beta2_power = 0.95, .clip_norm = 1};
+    return backend.upload(tensor.parts[0], &info, sizeof info);
+  }
+  std::vector<uint32_t> bits(static_cast<size_t>(n));
+  for (uint32_t& word : bits) {
+    const uint32_t r = static_cast<uint32_t>(random());
+    if (limit > 0) {
+      word = r % static_cast<uint32_t>(limit);
+    } else {
+      const float sum = static_cast<float>((r & 255u) + (r >> 8 & 255u) + (r >> 16 & 255u) + (r >> 24)) - 510.0f;
+      const float value = sum * 0.0068f + static_cast<float>(r & 1023u) * 1e-5f;
+      std::memcpy(&word, &value, sizeof word);
+    }
+  }
+  backend.upload(tensor.parts[0], bits.data(), 4 * n);
+}
+
+/// Memory of one node's operands; operands that an op makes are made here.
+OwnedTensor make_operand(Backend& backend, const Operand& operand, std::mt19937& random) {
+  if (operand.kind == Operand::Kind::plain) {
+    OwnedTensor owned = allocate_tensor(backend, operand.type);
+    fill(backend, owned.tensor, operand.limit, random);
+    return owned;
+  }
+  const ValueType source{DType::f32, operand.type.shape, {}, Axis::last};
+  const OwnedTensor x = allocate_tensor(backend, source);
+  fill(backend, x.tensor, 0, random);
+  OwnedTensor owned = allocate_tensor(backend, operand.type);
+  const OwnedTensor clamped = allocate_tensor(backend, source);
+  const std::string spec = to_string(operand.type.spec);
+  const bool sparse = operand.kind == Operand::Kind::residual;
+  const Node node = sparse
+                        ? Node{Op::occ_split, {0}, {1, 2}, {{"spec", spec}, {"axis", to_string(operand.type.axis)}}, ""}
+                        : Node{Op::quantize, {0}, {1}, quantize_attrs(spec, operand.type.axis), ""};
+  const std::vector<Tensor> in{x.tensor},
+      out = sparse ? std::vector<Tensor>{clamped.tensor, owned.tensor} : std::vector<Tensor>{owned.tensor};
+  backend.run({node, in, out});
+  backend.synchronize();
+  return owned;
+}
+
+int64_t part_bytes(const ValueType& type) {
+  int64_t bytes = 0;
+  for (const PartLayout& part : part_layouts(type)) bytes += part.bytes;
+  return bytes;
+}
+
+/// Median seconds of one node, and the bytes of its operands.
+struct Timing {
+  double seconds;
+  int64_t bytes;
+};
+
+Timing time_row(Backend& backend, const Row& row) {
+  std::mt19937 random(1);
+  Graph graph;
+  std::vector<OwnedTensor> owned;
+  std::vector<Tensor> tensors;
+  int64_t bytes = 0;
+  for (int copy = 0; copy < kBuffers; ++copy) {
+    std::vector<ValueId> ids;
+    for (const Operand& operand : row.inputs) {
+      ids.push_back(static_cast<ValueId>(graph.values.size()));
+      graph.values.push_back({operand.type, ValueKind::parameter, {}});
+      owned.push_back(make_operand(backend, operand, random));
+      tensors.push_back(owned.back().tensor);
+      if (copy == 0) bytes += part_bytes(operand.type);
+    }
+    for (const ValueId id : add_node(graph, row.op, ids, row.attrs, row.name)) {
+      if (copy == 0) bytes += part_bytes(graph.type(id));
+      if (static_cast<size_t>(id) < tensors.size()) continue;  // adamw's own
+      owned.push_back(allocate_tensor(backend, graph.type(id)));
+      tensors.push_back(owned.back().tensor);
+    }
+  }
+  const auto program = backend.compile({graph, tensors});
+  program->run();
+  backend.synchronize();
+  std::vector<double> seconds;
+  for (int run = 0; run < kRuns; ++run) {
+    const auto begin = std::chrono::steady_clock::now();
+    program->run();
+    backend.synchronize();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kBuffers);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
+  return {seconds[kRuns / 2], bytes};
+}
+
+int run(const std::string& filter) {
+  const auto backend = gpu::make_backend();
+  const gpu::DeviceInfo device = gpu::devices().front();
+  fmt::print("{}, driver for CUDA {}\n{:<52}{:>12}{:>10}{:>12}\n", device.name, device.driver, "node", "us", "GB/s",
+             "TFLOP/s");
+  std::vector<Row> rows;
+  add_others(rows);
+  add_quantizations(rows);
+  add_products(rows);
+  for (const Row& row : rows) {
+    if (row.name.find(filter) == std::string::npos) continue;
+    const Timing t = time_row(*backend, row);
+    fmt::print("{:<52}{:>12.2f}{:>10.0f}{:>12}\n", row.name, t.seconds * 1e6,
+               static_cast<double>(t.bytes) / t.seconds * 1e-9,
+               row.operations > 0 ? fmt::format("{:.1f}", row.operations / t.seconds * 1e-12) : "");
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace fp4sim
+
+int main(int argc, char** argv) {
+  try {
+    return fp4sim::run(argc > 1 ? argv[1] : "");
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "gpu_bench: {}\n", e.what());
+    return 1;
+  }
+}

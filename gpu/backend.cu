@@ -1,0 +1,204 @@
+#include "gpu/backend.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "gpu/digest.h"
+#include "gpu/ops.h"
+#include "gpu/staging.h"
+#include "reference/contract/error.h"
+#include "reference/contract/fp_environment.h"
+
+namespace fp4sim::gpu {
+namespace {
+
+constexpr int kMaxThreads = 512;  // of a block: leaves 128 registers to each
+
+using Entry = void (*)(const NodeCall&, Context&);
+
+constexpr Entry kOpsTable[] = {
+#define FP4SIM_OP(id, inputs, outputs) &ops::id,
+#include "reference/contract/op.def"
+#undef FP4SIM_OP
+};
+static_assert(sizeof(kOpsTable) / sizeof(kOpsTable[0]) == kOpCount);
+
+void launch(const NodeCall& call, Context& context) { kOpsTable[static_cast<int>(call.node.op)](call, context); }
+
+/// Bytes of scratch memory that the node takes.
+int64_t scratch_of(const NodeCall& call, Context& context) {
+  context.begin(true, nullptr, 0);
+  launch(call, context);
+  return context.scratch_needed();
+}
+
+void check_range(const char* what, int64_t bytes, const Part& part) {
+  if (bytes > part.bytes)
+    throw Error(std::string(what) + " of " + std::to_string(bytes) + " bytes, the component has " +
+                std::to_string(part.bytes));
+}
+
+/// A stream that ends with its owner.
+class Stream {
+ public:
+  Stream() { FP4SIM_CUDA_CALL(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// One step as a CUDA graph, and the scratch memory that its nodes share.
+class GraphProgram final : public Program {
+ public:
+  GraphProgram(const Plan& plan, Context& context) : stream_(context.stream()) {
+    std::vector<BoundNode> nodes;
+    int64_t scratch = 0;
+    for (const Node& node : plan.graph.nodes) {
+      nodes.push_back(bind(plan, node));
+      scratch = std::max(scratch, scratch_of(nodes.back().call(), context));
+    }
+    arena_ = std::make_unique<DeviceBuffer>(scratch, stream_);
+    cudaGraph_t graph = capture(nodes, scratch, context);
+    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    require(status, "cudaGraphInstantiate");
+  }
+  ~GraphProgram() override { cudaGraphExecDestroy(executable_); }
+  GraphProgram(const GraphProgram&) = delete;
+  GraphProgram& operator=(const GraphProgram&) = delete;
+
+  void run() override { FP4SIM_CUDA_CALL(cudaGraphLaunch(executable_, stream_)); }
+
+ private:
+  cudaGraph_t capture(const std::vector<BoundNode>& nodes, int64_t scratch, Context& context) {
+    FP4SIM_CUDA_CALL(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+    cudaGraph_t graph = nullptr;
+    try {
+      for (const BoundNode& node : nodes) {
+        context.begin(false, arena_->data(), scratch);
+        launch(node.call(), context);
+      }
+    } catch (...) {
+      cudaStreamEndCapture(stream_, &graph);  // its failure is the consequence of the one being reported
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      throw;
+    }
+    FP4SIM_CUDA_CALL(cudaStreamEndCapture(stream_, &graph));
+    return graph;
+  }
+
+  cudaStream_t stream_;
+  std::unique_ptr<DeviceBuffer> arena_;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const BackendOptions& options, int multiprocessors)
+      : device_(options.device), context_(stream_.get(), multiprocessors, options.threads) {}
+
+  std::string name() const override { return "cuda"; }
+
+  std::unique_ptr<Buffer> allocate(int64_t bytes) override {
+    use_device();
+    return std::make_unique<DeviceBuffer>(bytes, stream_.get());
+  }
+
+  void upload(const Part& to, const void* from, int64_t bytes) override {
+    check_range("upload", bytes, to);
+    if (bytes == 0) return;
+    use_device();
+    if (bytes <= StagingRing::kSlotBytes) return staging_.upload(device_data(to), from, bytes, stream_.get());
+    FP4SIM_CUDA_CALL(
+        cudaMemcpyAsync(device_data(to), from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_.get()));
+    synchronize();
+  }
+
+  void download(const Part& from, void* to, int64_t bytes) override {
+    check_range("download", bytes, from);
+    if (bytes == 0) return;
+    use_device();
+    FP4SIM_CUDA_CALL(
+        cudaMemcpyAsync(to, device_data(from), static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_.get()));
+    synchronize();
+  }
+
+  uint64_t digest(const Tensor& tensor) override {
+    use_device();
+    if (digest_ == nullptr) digest_ = std::make_unique<DeviceBuffer>(sizeof(uint64_t), stream_.get());
+    auto* sum = reinterpret_cast<uint64_t*>(digest_->data());
+    context_.begin(false, nullptr, 0);
+    context_.zero(sum, sizeof(uint64_t));
+    add_digest(tensor, sum, context_);
+    uint64_t value = 0;
+    FP4SIM_CUDA_CALL(cudaMemcpyAsync(&value, sum, sizeof(value), cudaMemcpyDeviceToHost, stream_.get()));
+    synchronize();
+    return value;
+  }
+
+  void check(const Node&, std::span<const ValueType> in, std::span<const ValueType> out) const override {
+    for (const auto types : {in, out})
+      for (const ValueType& type : types)
+        if (type.dtype == DType::packed || type.dtype == DType::csr) require_computable(type.spec);
+  }
+
+  void run(const NodeCall& call) override {
+    const FpEnvironment environment;  // attributes are rounded on the host
+    use_device();
+    const int64_t needed = scratch_of(call, context_);
+    if (needed > capacity_) {
+      synchronize();  // the old arena may be in use
+      arena_.reset();
+      capacity_ = 0;
+      arena_ = std::make_unique<DeviceBuffer>(2 * needed, stream_.get());
+      capacity_ = 2 * needed;
+    }
+    context_.begin(false, arena_ == nullptr ? nullptr : arena_->data(), capacity_);
+    launch(call, context_);
+  }
+
+  std::unique_ptr<Program> compile(const Plan& plan) override {
+    const FpEnvironment environment;
+    use_device();
+    for (const Node& node : plan.graph.nodes) {
+      std::vector<ValueType> in, out;
+      for (const ValueId v : node.inputs) in.push_back(plan.graph.type(v));
+      for (const ValueId v : node.outputs) out.push_back(plan.graph.type(v));
+      check(node, in, out);
+    }
+    return std::make_unique<GraphProgram>(plan, context_);
+  }
+
+  void synchronize() override {
+    use_device();
+    FP4SIM_CUDA_CALL(cudaStreamSynchronize(stream_.get()));
+  }
+
+ private:
+  void use_device() const { FP4SIM_CUDA_CALL(cudaSetDevice(device_)); }
+
+  int device_;
+  Stream stream_;
+  Context context_;
+  StagingRing staging_;
+  std::unique_ptr<DeviceBuffer> arena_, digest_;  // arena_: scratch of nodes run one by one
+  int64_t capacity_ = 0;                          // bytes of arena_
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
+  const std::vector<DeviceInfo> list = devices();
+  if (options.device < 0 || options.device >= static_cast<int>(list.size()))
+    throw Error("no CUDA device " + std::to_string(options.device) + ": there are " + std::to_string(list.size()));
+  if (options.threads < 32 || options.threads > kMaxThreads || options.threads % 32 != 0)
+    throw Error("a block has a multiple of 32 and at most 512 threads, not " + std::to_string(options.threads));
+  FP4SIM_CUDA_CALL(cudaSetDevice(options.device));
+  return std::make_unique<CudaBackend>(options, list[static_cast<size_t>(options.device)].multiprocessors);
+}
+
+}  // namespace fp4sim::gpu

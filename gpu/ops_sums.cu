@@ -1,0 +1,42 @@
+// mean, column_sum and norm.
+#include "gpu/arithmetic.cuh"
+#include "gpu/column_sum.cuh"
+#include "gpu/flat_sums.h"
+#include "gpu/ops.h"
+
+namespace fp4sim::gpu::ops {
+namespace {
+
+__global__ void divide_kernel(const float* sum, float* y, float count) { *y = *sum / count; }
+
+__global__ void norm_kernel(const float* sums, int64_t count, float* y) {
+  float acc = 0.0f;
+  for (int64_t t = 0; t < count; ++t) acc = acc + sums[t];
+  *y = sqrt32(acc);
+}
+
+}  // namespace
+
+void mean(const NodeCall& call, Context& context) {
+  const int64_t n = count_in(call, 0);
+  float* sum = context.scratch<float>(1);
+  flat_sums(context, {{in_data<float>(call, 0), n}}, Term::element, sum);
+  context.launch(divide_kernel, Context::per_block(1, 1), sum, out_data<float>(call), static_cast<float>(n));
+}
+
+void column_sum(const NodeCall& call, Context& context) {
+  const int64_t columns = call.node.attrs.integer("columns");
+  sum_columns(context, ColumnElements{in_data<float>(call, 0), columns}, count_in(call, 0) / columns, columns,
+              out_data<float>(call));
+}
+
+void norm(const NodeCall& call, Context& context) {
+  std::vector<FlatRow> rows;
+  for (size_t i = 0; i < call.in.size(); ++i) rows.push_back({in_data<float>(call, i), count_in(call, i)});
+  const auto count = static_cast<int64_t>(rows.size());
+  float* sums = context.scratch<float>(count);
+  flat_sums(context, rows, Term::square, sums);
+  context.launch(norm_kernel, Context::per_block(1, 1), sums, count, out_data<float>(call));
+}
+
+}  // namespace fp4sim::gpu::ops

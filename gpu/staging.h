@@ -1,0 +1,34 @@
+// Pinned host memory through which small uploads pass, so that they overlap with the device's work.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstdint>
+
+namespace fp4sim::gpu {
+
+/// A ring of pinned buffers: an upload waits only when the one kSlots uploads ago has not reached the device yet.
+class StagingRing {
+ public:
+  static constexpr int64_t kSlotBytes = 1 << 20;  // larger uploads do not pass through here
+
+  StagingRing() = default;
+  ~StagingRing();
+  StagingRing(const StagingRing&) = delete;
+  StagingRing& operator=(const StagingRing&) = delete;
+
+  /// Copies at most kSlotBytes to the device in the order of `stream`; `from` is free on return.
+  void upload(void* to, const void* from, int64_t bytes, cudaStream_t stream);
+
+ private:
+  static constexpr int kSlots = 16;
+  struct Slot {
+    void* memory = nullptr;
+    cudaEvent_t copied = nullptr;
+  };
+  std::array<Slot, kSlots> slots_{};
+  int next_ = 0;
+};
+
+}  // namespace fp4sim::gpu

@@ -1,0 +1,117 @@
+#!/bin/bash
+# What a machine with a device runs from the programs that `./dev cuda` built elsewhere: stages of under nine minutes,
+# one summary line each. Exit code 0 if the stage passed. Logs: $OUT, or out/gpu-check.
+#   gpu_check.sh STAGE [SEED]
+#     1  gpu tests, golden files       2  every op against scalar, random cases
+#     3  recipes in lockstep with simd, a long run on both      4  speed      5  compute-sanitizer
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+STAGE=${1:?usage: gpu_check.sh STAGE [SEED]}
+SEED=${2:-1}
+CARRY=build/gpu-carry
+FP4SIM=$CARRY/fp4sim
+LOGS=${OUT:-out/gpu-check}
+LIMIT=530 # seconds of a stage
+JOBS=$(nproc)
+mkdir -p "$LOGS"
+LOG=$LOGS/gpu-check-$STAGE.log
+: > "$LOG"
+STARTED=$SECONDS
+
+# summary TEXT: the line of this stage
+summary() { echo "gpu-check $STAGE: $1 ($((SECONDS - STARTED)) s)" | tee -a "$LOG"; }
+limited() { timeout "$LIMIT" "$@"; }
+
+device() { "$FP4SIM" devices | tee -a "$LOG"; }
+
+# Every op as `fp4sim fuzz` prints them, heavy ones first so that the last process does not run alone.
+ops() { sed -n 's/^FP4SIM_OP(\([a-z0-9_]*\),.*/\1/p' reference/contract/op.def | sort -r; }
+
+# sums of the fuzz tables in files: cases, elements, failures
+totals() { awk '$1 == "total" { c += $2; e += $3; f += $4 } END { printf "%d cases, %.3g elements, %d failures", c, e, f }' "$@"; }
+
+# fuzz_ops DIRECTORY COMMAND…: the command with `--op NAME` for every op, several at a time; fails if one fails
+fuzz_ops() {
+  local directory=$1
+  shift
+  ops | xargs -P "$JOBS" -I NAME bash -c \
+    'name=$1; directory=$2; shift 2; OMP_NUM_THREADS=1 "$@" --op "$name" --out "$directory" > "$directory/$name.txt" 2>&1' \
+    _ NAME "$directory" "$@"
+}
+
+stage_1() {
+  local status=0 golden
+  for program in gpu_functions_test gpu_device_test; do
+    FP4SIM_REQUIRE_GPU=1 limited "$CARRY/$program" --gtest_brief=1 >> "$LOG" 2>&1 || status=1
+  done
+  golden=$(limited "$FP4SIM" golden --check --backend cuda 2>> "$LOG" | tee -a "$LOG" | tail -1) || status=1
+  summary "$(grep -c '^\[  FAILED  \].*ms)' "$LOG" || true) failed, $(grep -o '^\[  PASSED  \] [0-9]*' "$LOG" |
+    awk '{ n += $4 } END { print n + 0 }') passed; golden $golden"
+  return $status
+}
+
+stage_2() {
+  local status=0 directory
+  directory=$(mktemp -d)
+  fuzz_ops "$directory" "$FP4SIM" fuzz --backend cuda --against scalar --iterations 1000 --seconds $((LIMIT - 60)) \
+    --seed "$SEED" || status=1
+  cat "$directory"/*.txt >> "$LOG"
+  cp "$directory"/*.case "$LOGS" 2> /dev/null || true
+  summary "fuzz cuda against scalar, seed $SEED: $(totals "$directory"/*.txt); ops below 1000 cases: $(
+    awk '$1 == "total" && $2 < 1000 { n++ } END { print n + 0 }' "$directory"/*.txt)"
+  return $status
+}
+
+final() { sed -n "s/^final: .*$1=\([^ ]*\).*/\1/p"; }
+
+stage_3() {
+  local status=0 recipe model count=0 equal=0 cuda simd
+  for recipe in cli/train/recipes/*.toml; do
+    recipe=$(basename "$recipe" .toml)
+    for model in gpt llama; do
+      count=$((count + 1))
+      echo "== $recipe $model" >> "$LOG"
+      if limited "$FP4SIM" train --preset tiny --steps 50 --recipe "$recipe" --model "$model" \
+        --backend lockstep:simd,cuda >> "$LOG" 2>&1; then equal=$((equal + 1)); else status=1; fi
+    done
+  done
+  local run=(train --preset small --recipe fp4-dge-occ --model gpt --layers 4 --width 128 --context 64 --batch 12
+    --steps 1000 --corpus-bytes 500000)
+  cuda=$(limited "$FP4SIM" "${run[@]}" --backend cuda | tee -a "$LOG" | final hash) || status=1
+  simd=$(limited "$FP4SIM" "${run[@]}" --backend simd | tee -a "$LOG" | final hash) || status=1
+  [ -n "$cuda" ] && [ "$cuda" = "$simd" ] || status=1
+  summary "lockstep:simd,cuda 50 steps: $equal of $count runs equal; 1000 steps of fp4-dge-occ: cuda ${cuda:0:16} simd ${simd:0:16}"
+  return $status
+}
+
+stage_4() {
+  local status=0 recipe speeds=()
+  for recipe in bf16 fp4-dge-occ mxfp4-ste; do
+    speeds+=("$recipe $(limited "$FP4SIM" train --backend cuda --recipe "$recipe" --model gpt --layers 6 --heads 6 \
+      --width 384 --context 256 --batch 64 --steps 60 --eval-batches 1 2>> "$LOG" | tee -a "$LOG" | final tokens_per_s)") ||
+      status=1
+  done
+  limited "$CARRY/gpu_bench" >> "$LOG" 2>&1 || status=1
+  summary "tokens/s: $(printf '%s; ' "${speeds[@]}")$(grep -c 'us\|[0-9]$' "$LOG") lines of figures in the log"
+  return $status
+}
+
+stage_5() {
+  local status=0 tool directory verdict=()
+  for tool in memcheck racecheck; do
+    directory=$(mktemp -d)
+    fuzz_ops "$directory" compute-sanitizer --tool "$tool" --error-exitcode 9 "$FP4SIM" fuzz --backend cuda \
+      --against scalar --iterations 12 --seconds 200 --seed "$SEED" || status=1
+    cat "$directory"/*.txt >> "$LOG"
+    verdict+=("$tool: $(totals "$directory"/*.txt), $(grep -L 'ERROR SUMMARY: 0 errors\|(0 errors' "$directory"/*.txt |
+      wc -l) ops with reports")
+  done
+  summary "$(printf '%s; ' "${verdict[@]}")"
+  return $status
+}
+
+[[ $STAGE =~ ^[1-5]$ ]] || { echo "gpu_check.sh: stages are 1 to 5, not $STAGE" >&2; exit 2; }
+[ -x "$FP4SIM" ] || { echo "gpu_check.sh: $FP4SIM is missing: ./dev cuda builds it" >&2; exit 1; }
+device
+"stage_$STAGE"
