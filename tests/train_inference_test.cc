@@ -10,6 +10,7 @@
 #include "reference/scalar/backend.h"
 #include "reference/simd/backend.h"
 #include "tests/temp_folder.h"
+#include "tests/tiny_settings.h"
 
 namespace fp4sim::train {
 namespace {
@@ -145,15 +146,7 @@ TEST_P(Inference, wrong_tokens_and_sizes_are_errors) {
 TEST(InferenceRun, a_checkpoints_evaluation_is_the_trainers_own_validation_loss) {
   const TempFolder folder;
   for (const char* recipe : {"fp32", "fp4-direct-tensor", "fp4-dge-occ"}) {
-    Settings s;
-    s.recipe = recipe;
-    s.model.layers = 1;
-    s.model.width = 32;
-    s.model.heads = 2;
-    s.model.context = 32;
-    s.step.batch = 3;
-    s.corpus_bytes = 3000;
-    s.schedule.steps = 3;
+    const Settings s = fp4sim::testing::tiny_settings(recipe, 3, 3);
     const auto backend = simd::make_backend(1);
     Trainer trainer(*backend, s, load_recipe(recipe));
     while (trainer.step() < 3) trainer.advance();

@@ -9,22 +9,12 @@
 #include "reference/scalar/backend.h"
 #include "reference/simd/backend.h"
 #include "tests/temp_folder.h"
+#include "tests/tiny_settings.h"
 
 namespace fp4sim::train {
 namespace {
 
-Settings tiny(const std::string& recipe) {
-  Settings s;
-  s.recipe = recipe;
-  s.model.layers = 1;
-  s.model.width = 32;
-  s.model.heads = 2;
-  s.model.context = 32;
-  s.step.batch = 2;
-  s.corpus_bytes = 3000;
-  s.schedule.steps = 6;
-  return s;
-}
+Settings tiny(const std::string& recipe) { return fp4sim::testing::tiny_settings(recipe, 2, 6); }
 
 void ignore(const StepReport&) {}
 
@@ -232,6 +222,11 @@ TEST(Trainer, needs_no_validation_data_when_the_fraction_is_zero) {
   Settings s = tiny("fp32");
   s.val_fraction = 0;
   EXPECT_TRUE(std::isnan(train_all(s).val_loss));
+  // Without an evaluation plan the run holds less; its parameters are those of the same data without a validation part.
+  const auto backend = simd::make_backend(1);
+  Trainer with(*backend, tiny("fp32"), load_recipe("fp32")), without(*backend, s, load_recipe("fp32"));
+  EXPECT_LT(without.memory_bytes(), with.memory_bytes());
+  EXPECT_TRUE(std::isnan(without.evaluate(0)));
 }
 
 TEST(Trainer, metrics_of_a_resumed_run_have_every_step_once) {

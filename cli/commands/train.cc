@@ -33,6 +33,7 @@ struct Options {
 /// A resumed or repeated run takes its settings from config.toml; an option that says otherwise is an error.
 train::Recipe settings_from_file(const Options& o, const std::string& path, train::Settings& settings) {
   train::Settings asked = o.settings;
+  asked.data = train::absolute_data(asked.data);
   const std::string recipe_text = train::from_toml(io::read_text_file(path), path, settings);
   const auto stored = train::setting_rows(settings), typed = train::setting_rows(asked);
   for (size_t i = 0; i < stored.size(); ++i) {

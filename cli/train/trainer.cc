@@ -39,9 +39,11 @@ Trainer::Trainer(Backend& backend, Settings settings, Recipe recipe)
   require_vocabulary(data_, settings_.model.vocab);
   data_hash_ = io::sha256_hex(std::as_bytes(std::span(data_.tokens)));
   training_ = build_training_step(settings_.model, recipe_, settings_.step);
-  evaluation_ = build_evaluation_step(settings_.model, recipe_, settings_.step.batch, settings_.model.context, true);
   train_executor_ = std::make_unique<Executor>(backend_, training_.graph, store_);
-  evaluation_executor_ = std::make_unique<Executor>(backend_, evaluation_.graph, store_);
+  if (validation_windows(data_, context) > 0) {
+    evaluation_ = build_evaluation_step(settings_.model, recipe_, settings_.step.batch, context, true);
+    evaluation_executor_ = std::make_unique<Executor>(backend_, evaluation_.graph, store_);
+  }
   upload_constants(store_, settings_.model);
   for (const ParameterInfo& info : parameter_infos(settings_.model))
     store_.upload(info.name, initial_values(info, settings_.model, settings_.seed));
@@ -138,7 +140,8 @@ int64_t Trainer::parameter_count() const {
 }
 
 int64_t Trainer::memory_bytes() const {
-  return store_.bytes() + train_executor_->arena_bytes() + evaluation_executor_->arena_bytes();
+  const int64_t evaluation = evaluation_executor_ != nullptr ? evaluation_executor_->arena_bytes() : 0;
+  return store_.bytes() + train_executor_->arena_bytes() + evaluation;
 }
 
 int64_t Trainer::tokens_a_step() const {

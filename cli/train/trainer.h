@@ -78,7 +78,7 @@ class Trainer {
   ValueStore store_;
   TrainingStep training_;
   EvaluationStep evaluation_;
-  std::unique_ptr<Executor> train_executor_, evaluation_executor_;
+  std::unique_ptr<Executor> train_executor_, evaluation_executor_;  // the latter only with validation data
   int64_t step_ = 0;
   double beta1_power_ = 1, beta2_power_ = 1;  // fl64 products, numerics.md §9
   double seconds_ = 0;
