@@ -236,6 +236,13 @@ TEST(Cut, bounds_the_pieces_and_wraps_a_single_long_row) {
   EXPECT_EQ(largest("e2m1:col:e8m0/opt", {1 << 12, 1 << 10}, Axis::last, 1 << 20), 4 << 22) << "error of a column";
 }
 
+TEST(Cut, refuses_what_the_machine_cannot_hold_with_the_bytes) {
+  const ValueType huge{DType::packed, {1 << 24, 1 << 20}, parse_quant_spec("e2m1:tensor:e8m0/opt"), Axis::last};
+  const std::string error = fp4sim::testing::error_of<Error>([&] { cut_for_quantize(huge, 1 << 20); });
+  EXPECT_NE(error.find("70368744177664 bytes of memory"), std::string::npos) << error;
+  EXPECT_NO_THROW(cut_for_decode(huge, 1 << 30)) << "decoding needs the one scale only";
+}
+
 TEST(Statistics, of_values_worked_out_by_hand) {
   const auto backend = scalar::make_backend();
   const TempFolder folder;

@@ -78,7 +78,9 @@ class Decoder {
     const std::span<const uint8_t> codes(reinterpret_cast<const uint8_t*>(parts[0].data()), parts[0].size());
     check_codes(codes, row_bytes, cut.cols * type.spec.element.bits);
     if (!is_unscaled(type.spec)) {
-      parts.push_back(scales_of(entry, cut, piece));
+      const int64_t width = type.spec.scale == ScaleFormat::fp32 ? 4 : 1;
+      const ScaleRange scales = cut.scales_of(piece);
+      parts.push_back(bytes_of(entry.parts.at(kScales), width * scales.first, width * scales.count));
       check_scales(parts.back(), type.spec);
     }
     if (has_tensor_scale(type.spec)) {
@@ -97,17 +99,6 @@ class Decoder {
     std::vector<HostPart> inputs(parts.begin(), parts.end());
     runner_.run(graph, {inputs});
     return runner_.part<float>(graph.results[0]);
-  }
-
-  std::vector<std::byte> scales_of(const PackedEntry& entry, const Cut& cut, const Piece& piece) const {
-    const ScaleGrid whole =
-        scale_grid({DType::packed, {cut.matrices, cut.rows, cut.cols}, cut.spec, entry.packed.axis});
-    const int64_t width = cut.spec.scale == ScaleFormat::fp32 ? 4 : 1;
-    const int64_t count = scale_grid(cut.type_of(piece)).count();
-    if (cut.span == Span::tensor || cut.elements == 0) return bytes_of(entry.parts.at(kScales), 0, width * count);
-    const int64_t matrix = piece.first_row / cut.rows, row = piece.first_row % cut.rows;
-    const int64_t scale_row = cut.span == Span::columns ? 0 : row / whole.row_step;
-    return bytes_of(entry.parts.at(kScales), width * (matrix * whole.rows + scale_row) * whole.cols, width * count);
   }
 
   GraphRunner runner_;

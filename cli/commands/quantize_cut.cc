@@ -127,6 +127,19 @@ Shape Cut::shape_of(const Piece& p) const {
   return p.matrices != 1 ? Shape{p.matrices, p.rows, cols} : Shape{p.rows, cols};
 }
 
+ScaleRange Cut::scales_of(const Piece& p) const {
+  const int64_t count = scale_grid(type_of(p)).count();
+  if (span == Span::tensor || p.first_row == 0) return {0, count};
+  const ScaleGrid grid = scale_grid({DType::packed, {matrices, rows, cols}, spec, original.axis});
+  const int64_t matrix = p.first_row / rows, row = p.first_row % rows;
+  return {(matrix * grid.rows + (span == Span::columns ? 0 : row / grid.row_step)) * grid.cols, count};
+}
+
+bool Cut::is_first_with_its_scales(const Piece& p) const {
+  if (p.first_row == 0 || span == Span::piece) return true;
+  return span == Span::columns && p.first_row % rows == 0;
+}
+
 Cut cut_for_quantize(const ValueType& packed, int64_t piece_bytes) {
   Cut cut = cut_of(packed, piece_bytes, true);
   require_pieces_fit(cut, piece_bytes);

@@ -22,6 +22,11 @@ struct Piece {
   int64_t matrices, rows;
 };
 
+/// Scales in the tensor's row-major order.
+struct ScaleRange {
+  int64_t first, count;
+};
+
 /// The tensor as its pieces see it. Rows that depend on nothing in other rows lie in one tall matrix; a single row
 /// that is longer than a piece is wrapped into rows of a multiple of every block, the last one padded with zeros.
 struct Cut {
@@ -43,6 +48,9 @@ struct Cut {
   int64_t first_element(const Piece& p) const { return p.first_row * cols; }
   int64_t count(const Piece& p) const;
   Shape shape_of(const Piece& p) const;
+  /// The scales of a piece's elements, those of the padding included. Pieces of one column or tensor share them.
+  ScaleRange scales_of(const Piece& p) const;
+  bool is_first_with_its_scales(const Piece& p) const;
   ValueType type_of(const Piece& p) const { return {DType::packed, shape_of(p), spec, original.axis}; }
 };
 

@@ -118,35 +118,29 @@ class PackedJob final : public QuantizeJob {
       out.write(name + part, offset, bytes);
       return bytes;
     };
-    const ValueType view{DType::packed, {cut_.matrices, cut_.rows, cut_.cols}, cut_.spec, settings_.axis};
-    const int64_t row_bytes = code_row_bytes(view);
+    const int64_t row_bytes = (cut_.cols * cut_.spec.element.bits + 7) / 8;
     put(kCodes, piece.first_row * row_bytes, host_part(q.codes), cut_.rows_of(piece) * row_bytes);
-    const bool first = piece.first_row == 0;
-    if (first && has_tensor_scale(cut_.spec)) put(kTensorScale, 0, std::as_bytes(std::span(&q.tensor_scale, 1)), 4);
-    if (is_unscaled(cut_.spec)) return;
-    const ScaleGrid grid = scale_grid(view);
+    if (piece.first_row == 0 && has_tensor_scale(cut_.spec))
+      put(kTensorScale, 0, std::as_bytes(std::span(&q.tensor_scale, 1)), 4);
+    if (is_unscaled(cut_.spec) || !cut_.is_first_with_its_scales(piece)) return;
     const int64_t width = cut_.spec.scale == ScaleFormat::fp32 ? 4 : 1;
-    const int64_t row = cut_.rows == 0 ? 0 : piece.first_row % cut_.rows,
-                  matrix = row == piece.first_row ? 0 : piece.first_row / cut_.rows;
-    const bool shared = cut_.span == Span::tensor ? !first : cut_.span == Span::columns && row != 0;
-    if (shared) return;
-    const int64_t offset = (matrix * grid.rows + row / grid.row_step) * grid.cols;
-    int64_t count = static_cast<int64_t>(q.scales.size()) / width;
-    if (cut_.is_partial(piece)) count = grid.cols;
-    const HostPart stored =
-        put(kScales, width * (cut_.span == Span::tensor ? 0 : offset), host_part(q.scales), width * count);
+    const ScaleRange scales = cut_.scales_of(piece);
+    const HostPart stored = put(kScales, width * scales.first, host_part(q.scales), width * scales.count);
     stats.nonfinite_blocks += count_nan(stored, cut_.spec);
   }
 
+  /// What the file's residual adds to each element; empty without OCC.
+  std::vector<float> decoded_residual(const Operand::Values& values) {
+    if (values.rotated.empty()) return {};
+    std::vector<float> differences(values.operand.size(), 0.0f);
+    for (size_t i = 0; i < differences.size(); ++i)
+      if (values.rotated[i] < values.operand[i] || values.rotated[i] > values.operand[i])
+        differences[i] = values.rotated[i] - values.operand[i];
+    return residual_.decoded(differences);
+  }
+
   void measure(const Piece& piece, const Operand::Values& values, const Quantized& q, QuantStats& stats) {
-    std::vector<float> residual;
-    if (!values.rotated.empty()) {
-      std::vector<float> differences(values.operand.size(), 0.0f);
-      for (size_t i = 0; i < differences.size(); ++i)
-        if (values.rotated[i] < values.operand[i] || values.rotated[i] > values.operand[i])
-          differences[i] = values.rotated[i] - values.operand[i];
-      residual = residual_.decoded(differences);
-    }
+    const std::vector<float> residual = decoded_residual(values);
     const int bits = cut_.spec.element.bits;
     const int64_t row_bytes = (cut_.cols * bits + 7) / 8, count = cut_.count(piece);
     for (int64_t begin = 0; begin < count; begin += cut_.cols) {
