@@ -69,13 +69,6 @@ TEST(EstimatorText, errors_name_the_column_and_what_was_expected) {
   }
 }
 
-TEST(EstimatorText, tells_which_estimators_this_version_does_not_compute) {
-  for (const char* text : {"ste", "ste_clip", "dge(5,3,0.1)", "soft(20)", "quest"})
-    EXPECT_NO_THROW(require_computable(parse_estimator(text))) << text;
-  for (const char* text : {"dsq(0.2)", "ewgs(0.1)", "soft(20,forward=soft)"})
-    EXPECT_THROW(require_computable(parse_estimator(text)), UsageError) << text;
-}
-
 RC_GTEST_PROP(EstimatorProperty, parsing_the_printed_form_gives_the_same_estimator,
               (uint32_t a, uint32_t b, uint32_t c)) {
   Estimator e{.kind = EstimatorKind::dge, .k = 1.001 + a * 1e-7, .clip = (b + 1.0) / 3, .eps = c / 7.0};

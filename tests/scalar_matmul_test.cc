@@ -3,10 +3,15 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <array>
+
 #include "reference/contract/error.h"
 #include "reference/scalar/backend.h"
 #include "tests/bits.h"
 #include "tests/packed_operand.h"
+#include "tests/product_oracle.h"
+#include "tests/quantize_cases.h"
+#include "tests/quantize_nodes.h"
 
 namespace fp4sim::test {
 namespace {
@@ -202,6 +207,83 @@ RC_GTEST_PROP(Matmul, equals_the_oracle_for_random_shapes_and_scales, ()) {
   const PackedOperand b = random_operand(spec, axis(), 1, n, k, *rc::gen::arbitrary<uint32_t>());
   const Expect expect = a.spec.block_size != 0 ? Expect::exact_blocks : Expect::exact_vectors;
   RC_ASSERT(same_bits(matmul(a, b), product_oracle(a, b, expect)));
+}
+
+// ---- every format, partition and option, against product_oracle.h ----
+
+/// A value quantized by the backend under test, of shape (matrices, rows, k) or (matrices, k, rows), of random numbers
+/// with a few whose codes are drawn at random: every code of int8 and int4 (−128 and −8 too), zeros and specials.
+HostValue quantized(const std::string& spec, Axis axis, int64_t matrices, int64_t rows, int64_t k, uint64_t seed) {
+  const Shape shape = axis == Axis::last ? Shape{matrices, rows, k} : Shape{matrices, k, rows};
+  const auto x = draw_values(kAllValues[seed % 3], matrices * rows * k, seed);
+  HostValue v = quantize_node(shape, x, spec, {axis}).packed;
+  if (seed % 2 == 0 || v.type.spec.element.bits > 8) return v;
+  Draw draw(seed);
+  const int bits = v.type.spec.element.bits;
+  if (8 % bits == 0)  // whole codes in a byte; no padding, or the low half of a byte
+    for (size_t i = 0; i < v.parts[0].size(); i += 7)
+      v.parts[0][i] = static_cast<std::byte>(draw.bits() & ((1u << bits) - 1u));
+  return v;
+}
+
+constexpr const char* kProductSpecs[][2] = {
+    {"mxint8", "mxint8"},
+    {"int4:b32:e8m0", "mxint8"},
+    {"int8:row:fp32", "int8:row:fp32"},
+    {"int4:tensor:fp32/pow2", "e2m1:row:fp32"},
+    {"e1m2:b16:e4m3/te", "e3m0:b16:e8m0/opt"},
+    {"e2m1:2d32:e8m0", "mxfp4"},
+    {"e2m1:2d16:e4m3/te", "nvfp4"},
+    {"e2m1:2d32:e4m3/exact", "e4m3:2d32:fp32"},
+    {"e5m2:2d32:e8m0", "e4m3:b32:e8m0"},  // beyond the budget in tiles
+    {"e2m1:2d16:e8m0", "mxfp4"},          // 16 and 32
+    {"e2m1:col:fp32", "e2m1:row:fp32"},
+    {"e2m1:col:e8m0", "e2m1:col:e4m3/te"},
+    {"e2m1:2d32:e8m0", "e2m1:row:fp32"},
+    {"e2m1:b16:ue5m3/te", "e2m1:b16:ue3m4/exact"},
+    {"e2m1:row:ue4m4/one", "int8:tensor:ue8m0/te"},
+    {"e5m2b100f:b32:e8m0", "e2m1b-3f:b32:e8m0"},
+    {"e5m0f:row:fp32", "e5m0f:row:fp32"},  // 31 + 31
+    {"e5m0f:row:fp32", "e2m3:tensor:fp32"},
+    {"e1m6f:b64:e8m0", "e1m1f:b64:fp32"},
+    {"e2m1bautof:none", "mxfp4"},
+    {"e5m2bautof:none", "e3m0bautof:none"},
+    {"e2m1:b16:e4m3/torchao", "e2m1:b16:e4m3/4over6(mse)"},
+    {"mxfp4:rne+sr34", "mxfp4:rne+sr34"},
+    {"mxfp4:rne+sr34", "mxfp4"},
+    {"nvfp4", "nvfp4:rne+sr34"},
+    {"e2m1:row:fp32:rne+sr34", "e2m1:row:fp32:rne+sr34"},
+    {"e2m1:row:fp32:rne+sr34", "mxfp4:rne+sr34"},  // decoded, factor 16/9
+    {"e2m1:col:fp32:rne+sr34", "bf16"},
+    {"bf16:none:rne+sr34", "fp16:none"},
+};
+
+TEST(Matmul, equals_a_second_implementation_for_every_format_partition_and_option) {
+  uint64_t seed = 0;
+  for (const auto& [a_spec, b_spec] : kProductSpecs)
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{3, 2, 70}, {18, 33, 64}, {1, 1, 1}, {2, 3, 1100}, {2, 2, 0}})
+      for (const Axis a_axis : {Axis::last, Axis::first})
+        for (const Axis b_axis : {Axis::last, Axis::first}) {
+          const int64_t matrices = seed % 4 == 0 ? 2 : 1;
+          const HostValue a = quantized(a_spec, a_axis, matrices, m, k, ++seed);
+          const HostValue b = quantized(b_spec, b_axis, matrices, n, k, ++seed);
+          ASSERT_TRUE(same_bits(matmul(a, a_axis, b, b_axis),
+                                oracle_product(oracle_operand(a, a_axis), oracle_operand(b, b_axis))))
+              << a_spec << " " << b_spec << " m " << m << " n " << n << " k " << k << " " << text(a_axis) << " "
+              << text(b_axis);
+        }
+}
+
+TEST(Matmul, multiplies_the_finished_product_by_the_sr34_factor_of_a_plain_partner_too) {
+  const HostValue a = quantize_node({1, 2}, {6.0f, 2.0f}, "mxfp4:rne+sr34").packed;  // scale 1: codes of 4.5 and 1.5
+  EXPECT_EQ(matmul(a, Axis::last, f32_value({1, 2}, {1.0f, 0.0f}), Axis::last)[0], 4.0f * (4.0f / 3.0f));
+  EXPECT_EQ(matmul(a, Axis::last, a, Axis::last)[0], (16.0f + 2.25f) * (16.0f / 9.0f));
+}
+
+TEST(Matmul, counts_the_lowest_integer_codes_as_their_values) {
+  HostValue a = quantize_node({1, 32}, std::vector<float>(32, 1.0f), "mxint8").packed;
+  std::fill(a.parts[0].begin(), a.parts[0].end(), std::byte{0x80});  // −2
+  EXPECT_EQ(matmul(a, Axis::last, a, Axis::last)[0], 128.0f);        // 32·4 at scale 1
 }
 
 }  // namespace

@@ -2,58 +2,23 @@
 #include <bit>
 #include <limits>
 
-#include "reference/contract/philox.h"
 #include "reference/scalar/backend.h"
 #include "reference/scalar/codec.h"
 #include "reference/scalar/random_bits.h"
 #include "tests/bits.h"
 #include "tests/block_oracle.h"
-#include "tests/node_runner.h"
 #include "tests/pch.h"
+#include "tests/quantize_nodes.h"
 
 namespace fp4sim {
 namespace {
 
-constexpr uint32_t kStream = stream_of("layers.0.ffn.up/x/fprop");
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
-const StepInfo kStep{.seed = 0x0123456789ABCDEFull, .step = 7};
-
-struct Quantized {
-  test::HostValue packed;
-  std::vector<float> decoded;
-  std::vector<uint32_t> codes() const {
-    const MatrixView m = matrix_view(packed.type.shape);
-    const auto* bytes = reinterpret_cast<const uint8_t*>(packed.parts[0].data());
-    std::vector<uint32_t> all;
-    for (int64_t row = 0; row < m.matrices * m.rows; ++row)
-      for (int64_t col = 0; col < m.cols; ++col)
-        all.push_back(scalar::load_code(bytes + row * code_row_bytes(packed.type), col, packed.type.spec.element.bits));
-    return all;
-  }
-  std::vector<float> scales() const {
-    if (packed.parts.size() < 2) return {};
-    if (packed.type.spec.scale == ScaleFormat::fp32) return test::floats(packed, 1);
-    std::vector<float> values;
-    for (const uint8_t code : test::elements<uint8_t>(packed, 1))
-      values.push_back(scalar::decode_scale(code, packed.type.spec));
-    return values;
-  }
-};
+using test::Quantized;
 
 Quantized quantize(const Shape& shape, const std::vector<float>& x, const std::string& spec, Axis axis = Axis::last,
                    int64_t row_offset = 0) {
-  const auto backend = scalar::make_backend();
-  std::vector<test::HostValue> inputs{test::f32_value(shape, x)};
-  Attrs attrs{{"spec", spec}, {"axis", to_string(axis)}};
-  if (is_stochastic(parse_quant_spec(spec).rounding)) {
-    inputs.push_back(test::step_value(kStep));
-    attrs.set("stream", int64_t{kStream});
-    attrs.set("row_offset", row_offset);
-  }
-  Quantized q;
-  q.packed = test::run_node(*backend, Op::quantize, inputs, attrs)[0];
-  q.decoded = test::floats(test::run_node(*backend, Op::dequantize, {q.packed})[0]);
-  return q;
+  return test::quantize_node(shape, x, spec, {axis, row_offset});
 }
 
 std::vector<float> transposed(const std::vector<float>& x, int64_t rows, int64_t cols) {
@@ -118,7 +83,8 @@ void expect_equal_to_oracle(const std::string& text, int64_t rows, int64_t cols,
                             const std::vector<float>& x) {
   const QuantSpec spec = parse_quant_spec(text);
   std::vector<uint32_t> random;
-  for (size_t i = 0; i < x.size(); ++i) random.push_back(scalar::random_bits(kStep.seed, kStream, kStep.step, i));
+  for (size_t i = 0; i < x.size(); ++i)
+    random.push_back(scalar::random_bits(test::kQuantizeStep.seed, test::kQuantizeStream, test::kQuantizeStep.step, i));
   const test::QuantizedOracle expected = test::quantize_oracle(x, rows, cols, spec, axis, random);
   const Quantized actual = quantize({rows, cols}, x, text, axis);
   RC_ASSERT(actual.codes() == expected.codes);
@@ -206,6 +172,71 @@ TEST(Quantize, the_tensor_amax_is_taken_over_finite_blocks_only) {
   x[4] = 1000.0f;  // in the marked block
   const float d = test::floats(quantize({32}, x, "nvfp4").packed, 2)[0];
   EXPECT_EQ(d, 1.0f / 2688.0f);
+}
+
+TEST(Quantize, conformance_rows_on_profiles_hold) {
+  std::vector<float> x(64, 0.0f);
+  x[40] = 3;
+  for (const char* rule : {"te", "exact", "torchao", "modelopt", "fouroversix", "one", "4over6(mse)", "4over6(mae)"}) {
+    const std::string spec = "e2m1:b16:e4m3/" + std::string(rule);
+    // An all-zero block in a nonzero tensor: code 0, zero codes. An all-zero tensor decodes to zeros.
+    const Quantized q = quantize({64}, x, spec);
+    EXPECT_EQ(test::elements<uint8_t>(q.packed, 1)[0], 0) << spec;
+    EXPECT_EQ(q.codes()[0], 0u) << spec;
+    const Quantized zeros = quantize({64}, std::vector<float>(64, 0.0f), spec);
+    EXPECT_EQ(zeros.decoded, std::vector<float>(64, 0.0f)) << spec;
+    EXPECT_EQ(zeros.d(), 1.0f) << spec;
+    EXPECT_EQ(quantize({33}, std::vector<float>(33, 1.0f), spec).decoded.size(), 33u);
+  }
+}
+
+TEST(Quantize, tiles_commute_with_transpose_and_blocks_do_not) {
+  const std::vector<float> x = draw(40 * 50, 31, false);
+  const auto last = [&](const char* spec) { return quantize({40, 50}, x, spec).decoded; };
+  const auto turned = [&](const char* spec) {
+    return transposed(quantize({50, 40}, transposed(x, 40, 50), spec).decoded, 50, 40);
+  };
+  for (const char* spec : {"e2m1:2d16:e8m0", "e2m1:2d32:e4m3/te", "int8:2d32:fp32", "e2m1:tensor:e8m0/ceil"})
+    EXPECT_TRUE(test::same_bits(last(spec), turned(spec))) << spec;
+  EXPECT_FALSE(test::same_bits(last("mxfp4"), turned("mxfp4")));
+}
+
+TEST(Quantize, opt_takes_the_scale_with_the_smaller_error_and_rceil_on_a_tie) {
+  const auto byte = [](const std::vector<float>& x, const std::string& spec) {
+    return test::elements<uint8_t>(quantize({static_cast<int64_t>(x.size())}, x, spec).packed, 1)[0];
+  };
+  // 6.5: scale 1 clips it to 6 (error 0.25); scale 2 gives 6 or 8: 3.25 → 3, the same error: rceil.
+  EXPECT_EQ(byte({6.5f}, "e2m1:b32:e8m0/opt"), 128);
+  // With a 0.5 beside it, which scale 2 rounds to 0 (tie): scale 1 wins.
+  EXPECT_EQ(byte({6.5f, 0.5f}, "e2m1:b32:e8m0/opt"), 127);
+  EXPECT_EQ(byte({8.0f, 0.5f}, "e2m1:b32:e8m0/opt"), 128);
+}
+
+TEST(Quantize, four_over_six_takes_four_where_it_fits_better) {
+  // Amax 6 at scale 1: 5 lies midway of 4 and 6. The 4-candidate has scale 1.5: 5/1.5 = 3.33 → 3 → 4.5, 6/1.5 = 4.
+  const auto byte = [](const std::vector<float>& x, const char* rule) {
+    return test::elements<uint8_t>(quantize({static_cast<int64_t>(x.size())}, x, rule).packed, 1)[0];
+  };
+  for (const char* spec : {"e2m1:b16:e4m3/4over6(mse)", "e2m1:b16:e4m3/4over6(mae)"}) {
+    const uint8_t six = byte({6.0f, 3.0f}, spec), four = byte({6.0f, 5.0f}, spec);
+    EXPECT_EQ(six, 0x78) << spec;   // 256: b6 of the block that holds the tensor amax
+    EXPECT_EQ(four, 0x7C) << spec;  // 384 = 1.5·256
+  }
+}
+
+TEST(Quantize, bauto_takes_the_largest_bias_that_holds_amax) {
+  const auto bias = [](const std::vector<float>& x, const char* spec) {
+    return quantize({static_cast<int64_t>(x.size())}, x, spec).bias();
+  };
+  EXPECT_EQ(bias({0.0f, -0.0f}, "e2m1bautof:none"), 1);
+  EXPECT_EQ(bias({6.0f}, "e2m1bautof:none"), 1);
+  EXPECT_EQ(bias({6.0f, 6.1f}, "e2m1bautof:none"), 0);
+  EXPECT_EQ(bias({3.0f, kInf, kNan}, "e2m1bautof:none"), 2);
+  EXPECT_EQ(bias({0x1p-149f}, "e2m1bautof:none"), 149);                           // smallest positive value 2^-149
+  EXPECT_EQ(bias({std::numeric_limits<float>::max()}, "e2m1bautof:none"), -124);  // 1.5·2^127 < amax: the lowest bias
+  const std::vector<float> x = draw(300, 17, false);
+  EXPECT_TRUE(test::same_bits(quantize({300}, quantize({300}, x, "e5m2bautof:none").decoded, "e5m2bautof:none").decoded,
+                              quantize({300}, x, "e5m2bautof:none").decoded));
 }
 
 TEST(Quantize, conformance_rows_on_blocks_hold) {
@@ -314,7 +345,8 @@ TEST(StochasticRounding, offsets_past_2_31_elements_use_64_bit_indices) {
   constexpr int64_t kOffset = (int64_t{1} << 33) / 8 + 1;
   const Quantized q = quantize({1, 8}, x, "e2m1:none:sr32", Axis::last, kOffset);
   for (size_t i = 0; i < 8; ++i) {
-    const uint32_t r = scalar::random_bits(kStep.seed, kStream, kStep.step, static_cast<uint64_t>(kOffset) * 8 + i);
+    const uint32_t r = scalar::random_bits(test::kQuantizeStep.seed, test::kQuantizeStream, test::kQuantizeStep.step,
+                                           static_cast<uint64_t>(kOffset) * 8 + i);
     EXPECT_EQ(q.codes()[i], scalar::encode_value(x[i], kE2m1, Rounding::sr32, false, r));
   }
 }
