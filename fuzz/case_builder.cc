@@ -30,7 +30,7 @@ uint32_t legal_code(const QuantSpec& spec, uint32_t bits) {
   return inf ? code : nan_code(f);  // the canonical NaN has no sign
 }
 
-void fill_codes(HostValue& value, Dice& dice) {
+void fill_codes(HostValue& value, Codes codes, Dice& dice) {
   const int64_t row_bytes = code_row_bytes(value.type), cols = matrix_view(value.type.shape).cols;
   if (row_bytes == 0) return;
   const int bits = value.type.spec.element.bits;
@@ -38,7 +38,7 @@ void fill_codes(HostValue& value, Dice& dice) {
   const int64_t rows = static_cast<int64_t>(value.parts[0].size()) / row_bytes;
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t col = 0; col < cols; ++col) {
-      const uint32_t code = legal_code(value.type.spec, dice.bits());
+      const uint32_t code = codes == Codes::any ? dice.bits() : legal_code(value.type.spec, dice.bits());
       for (int64_t k = 0; k < bits; ++k) {
         const int64_t at = col * bits + k;
         bytes[row * row_bytes + at / 8] |= static_cast<uint8_t>((code >> k & 1u) << (at % 8));
@@ -52,6 +52,13 @@ float draw_scale(Dice& dice) {
   const auto span = dice.one_in(4) ? 250 : 12;
   const auto exponent = static_cast<uint32_t>(127 - span / 2 + dice.below(span));
   return std::bit_cast<float>(exponent << 23 | (dice.bits() >> 9));
+}
+
+/// A bias of a `bauto` tensor: near the default, sometimes anywhere in its range (numerics.md §2).
+int32_t draw_bias(Dice& dice, const ElementFormat& f) {
+  const BiasRange range = user_bias_range(f.exponent_bits, f.mantissa_bits);
+  const int64_t bias = dice.one_in(4) ? dice.between(range.lowest, range.highest) : dice.between(-10, 10);
+  return static_cast<int32_t>(std::clamp<int64_t>(bias, range.lowest, range.highest));
 }
 
 uint8_t draw_scale_code(Dice& dice, const QuantSpec& spec) {
@@ -139,18 +146,40 @@ void CaseBuilder::packed_of(size_t source, const std::string& spec, Axis axis) {
   case_.inputs.push_back(std::move(value));
 }
 
-void CaseBuilder::packed(const Shape& shape, const std::string& spec, Axis axis, bool codes) {
+void CaseBuilder::tensor_amax(size_t source) {
+  const HostValue& x = case_.inputs[source];
+  uint32_t amax = 0;
+  for (int64_t i = 0; i < element_count(x.type.shape); ++i)
+    if (const uint32_t magnitude = x.data<uint32_t>()[i] & kF32MagnitudeMask; magnitude < kF32Inf)
+      amax = std::max(amax, magnitude);
+  switch (dice_.below(8)) {
+    case 0: amax = 0; break;
+    case 1: amax = static_cast<uint32_t>(dice_.below(kF32Inf)); break;
+    case 2:
+    case 3: break;  // the tensor holds the largest element of the whole
+    default: amax = static_cast<uint32_t>(std::min<int64_t>(amax + dice_.below(3 << 23), kF32Max)); break;
+  }
+  HostValue value = zero_value({DType::f32, {}, {}, Axis::last});
+  *value.data<uint32_t>() = amax;
+  case_.inputs.push_back(std::move(value));
+}
+
+void CaseBuilder::packed(const Shape& shape, const std::string& spec, Axis axis, Codes codes) {
   const QuantSpec parsed = parse_quant_spec(spec);
-  if (!codes || parsed.element.bias_auto) {
+  if (codes == Codes::quantized) {
     f32(shape);
     HostValue value = quantized(case_.inputs.back(), spec, axis);
     case_.inputs.back() = std::move(value);
     return;
   }
   HostValue value = zero_value({DType::packed, shape, parsed, axis});
-  fill_codes(value, dice_);
+  fill_codes(value, codes, dice_);
   const std::vector<PartLayout> layouts = part_layouts(value.type);
   for (size_t k = 1; k < layouts.size(); ++k) {
+    if (layouts[k].dtype == DType::i32) {
+      *value.data<int32_t>(k) = draw_bias(dice_, parsed.element);
+      continue;
+    }
     const bool floats = layouts[k].dtype == DType::f32;
     for (int64_t i = 0; i < layouts[k].bytes / (floats ? 4 : 1); ++i)
       if (floats)
@@ -199,7 +228,7 @@ void CaseBuilder::csr(const Shape& shape, const std::string& occ_spec, Axis axis
   case_.inputs.push_back(std::move(value));
 }
 
-void CaseBuilder::operand(const Shape& shape, const std::string& format, Axis axis, bool codes) {
+void CaseBuilder::operand(const Shape& shape, const std::string& format, Axis axis, Codes codes) {
   if (format == "f32")
     f32(shape);
   else if (format == "bf16")

@@ -8,6 +8,13 @@
 
 namespace fp4sim::fuzz {
 
+/// Where a packed input's codes and scales come from.
+enum class Codes {
+  quantized,  // the maker quantizes f32 elements
+  legal,      // drawn: any code and scale that quantize can give, in any combination
+  any,        // drawn: any bit pattern, the most negative integer and NaN codes included
+};
+
 class CaseBuilder {
  public:
   CaseBuilder(const CaseParameters& parameters, Backend& maker);
@@ -22,14 +29,15 @@ class CaseBuilder {
   void indices(int64_t n, int64_t below);
   /// A step tensor with random seed, step, skip, learning rate, moments' powers, loss scale and clip norm.
   void step();
-  /// A packed input: `codes` draws codes and scales directly (all of them), otherwise the maker quantizes f32 elements.
-  void packed(const Shape& shape, const std::string& spec, Axis axis, bool codes);
+  /// An f32 scalar: a tensor amax for the f32 input number `source`, mostly at least its own.
+  void tensor_amax(size_t source);
+  void packed(const Shape& shape, const std::string& spec, Axis axis, Codes codes);
   /// The packed value of f32 input number `source`.
   void packed_of(size_t source, const std::string& spec, Axis axis);
   /// A csr input with random entries within the capacity of the spec's occ option.
   void csr(const Shape& shape, const std::string& occ_spec, Axis axis);
   /// A product's operand by format: "f32", "bf16", or a spec.
-  void operand(const Shape& shape, const std::string& format, Axis axis, bool codes);
+  void operand(const Shape& shape, const std::string& format, Axis axis, Codes codes);
 
   void attr(const std::string& name, Attr value) { case_.attrs.set(name, std::move(value)); }
   Dice& dice() { return dice_; }

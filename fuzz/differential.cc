@@ -25,11 +25,21 @@ std::optional<Failure> failure_of(Backend& tested, Backend& oracle, const CasePa
   return Failure{parameters, std::move(c), std::move(*mismatch)};
 }
 
+/// An Error of a backend in the middle of many cases says which case it was.
+template <class Run>
+auto named_after(const CaseParameters& parameters, Run run) {
+  try {
+    return run();
+  } catch (const Error& e) {
+    throw Error(std::string(e.what()) + "; in case " + to_string(parameters));
+  }
+}
+
 void run_one(Backend& tested, Backend& oracle, const DifferentialOptions& options, uint64_t seed, OpReport& report) {
   const CaseParameters parameters = draw_case(report.op, seed);
-  const Case c = build_case(parameters, oracle);
   std::vector<HostValue> expected;
-  const std::optional<Mismatch> mismatch = run_differential(tested, oracle, c, &expected);
+  const Case c = named_after(parameters, [&] { return build_case(parameters, oracle); });
+  const auto mismatch = named_after(parameters, [&] { return run_differential(tested, oracle, c, &expected); });
   ++report.cases;
   for (const HostValue& value : expected) report.elements += element_count(value.type.shape);
   if (!mismatch) return;

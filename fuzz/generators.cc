@@ -101,6 +101,8 @@ std::vector<CaseParameters> simpler_cases(const CaseParameters& p) {
       if (*size > 1) offer(int64_t{1}), offer(*size - 1);
       if (*size == 1 && name == "batch") offer(int64_t{0});
     }
+    if (const auto* flag = std::get_if<int64_t>(&value); flag != nullptr && name == "amax" && *flag != 0)
+      offer(int64_t{0});
     if (const auto* text = std::get_if<std::string>(&value); text != nullptr && is_spec(name) && *text != "f32") {
       if (*text != "bf16")
         for (const std::string& spec : simpler_specs(*text)) offer(spec);

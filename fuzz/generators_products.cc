@@ -50,7 +50,7 @@ void draw_matmul(Dice& dice, Attrs& args) {
 
 void build_matmul(const Attrs& args, CaseBuilder& builder) {
   const int64_t k = args.integer("k"), batch = args.integer("batch");
-  const bool codes = args.integer("codes") != 0;
+  const auto codes = static_cast<Codes>(args.integer("codes"));
   for (const char* side : {"a", "b"}) {
     const Axis axis = parse_axis(args.text(std::string(side) + "_axis"));
     const int64_t rows = args.integer(side == std::string("a") ? "m" : "n");

@@ -28,14 +28,20 @@ void draw_quantize(Dice& dice, Attrs& args) {
   draw_matrix(dice, args);
   args.set("spec", dice.one_in(40) ? "fp32" : draw_spec(dice));
   args.set("row_offset", dice.one_in(2) ? int64_t{0} : dice.below(100000));
+  if (needs_tensor_amax(parse_quant_spec(args.text("spec"))) && dice.one_in(3)) args.set("amax", int64_t{1});
 }
 
 void build_quantize(const Attrs& args, CaseBuilder& builder) {
   builder.f32(matrix_shape(args));
   builder.attr("spec", args.text("spec"));
   builder.attr("axis", args.text("axis"));
-  if (!is_stochastic(parse_quant_spec(args.text("spec")).rounding)) return;
-  builder.step();
+  const QuantSpec spec = parse_quant_spec(args.text("spec"));
+  const bool stochastic = is_stochastic(spec.rounding);
+  // A simpler spec of a shrunk case may have no use for the amax.
+  const bool amax = args.integer_or("amax", 0) != 0 && needs_tensor_amax(spec);
+  if (stochastic || amax) builder.step();
+  if (amax) builder.tensor_amax(0);
+  if (!stochastic) return;
   builder.attr("stream", static_cast<int64_t>(builder.dice().bits()));
   builder.attr("row_offset", args.integer("row_offset"));
 }
@@ -43,20 +49,25 @@ void build_quantize(const Attrs& args, CaseBuilder& builder) {
 void draw_dequantize(Dice& dice, Attrs& args) {
   draw_matrix(dice, args);
   args.set("spec", dice.one_in(40) ? "fp32" : draw_spec(dice));
-  args.set("codes", dice.one_in(4) ? int64_t{0} : int64_t{1});
+  args.set("codes", dice.below(3));
 }
 
 void build_dequantize(const Attrs& args, CaseBuilder& builder) {
-  builder.packed(matrix_shape(args), args.text("spec"), parse_axis(args.text("axis")), args.integer("codes") != 0);
+  builder.packed(matrix_shape(args), args.text("spec"), parse_axis(args.text("axis")),
+                 static_cast<Codes>(args.integer("codes")));
+}
+
+/// A spec with the grid of an element format of at most 8 bits: estimators walk it.
+std::string draw_grid_spec(Dice& dice) {
+  std::string spec = draw_spec(dice);
+  while (parse_quant_spec(spec).element.bits > 8) spec = draw_spec(dice);
+  return spec;
 }
 
 void draw_estimator_grad(Dice& dice, Attrs& args) {
   draw_matrix(dice, args);
   args.set("estimator", draw_estimator(dice));
-  std::string spec = draw_spec(dice);
-  // Estimators walk the grid of the element format; 16-bit levels have none worth walking.
-  while (parse_quant_spec(spec).element.bits > 8) spec = draw_spec(dice);
-  args.set("spec", std::move(spec));
+  args.set("spec", draw_grid_spec(dice));
 }
 
 void build_estimator_grad(const Attrs& args, CaseBuilder& builder) {
@@ -64,6 +75,18 @@ void build_estimator_grad(const Attrs& args, CaseBuilder& builder) {
   builder.f32(shape, "bell");
   builder.f32(shape);
   builder.packed_of(1, args.text("spec"), parse_axis(args.text("axis")));
+  builder.attr("estimator", args.text("estimator"));
+}
+
+void draw_soft(Dice& dice, Attrs& args) {
+  draw_matrix(dice, args);
+  args.set("estimator", draw_soft_forward(dice));
+  args.set("spec", draw_grid_spec(dice));
+}
+
+void build_soft(const Attrs& args, CaseBuilder& builder) {
+  builder.f32(matrix_shape(args));
+  builder.packed_of(0, args.text("spec"), parse_axis(args.text("axis")));
   builder.attr("estimator", args.text("estimator"));
 }
 
@@ -110,6 +133,7 @@ std::vector<OpGenerator> quantization_generators() {
   return {{Op::quantize, draw_quantize, build_quantize},
           {Op::dequantize, draw_dequantize, build_dequantize},
           {Op::estimator_grad, draw_estimator_grad, build_estimator_grad},
+          {Op::soft_forward, draw_soft, build_soft},
           {Op::occ_split, draw_occ_split, build_occ_split},
           {Op::hadamard, draw_hadamard, build_hadamard}};
 }

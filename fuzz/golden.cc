@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "fuzz/differential.h"
 #include "reference/contract/digest.h"
 #include "reference/contract/error.h"
 #include "reference/contract/numerics_version.h"
@@ -107,6 +108,23 @@ GoldenReport check_golden_ops(Backend& backend, Backend& maker, const std::strin
     }
     for (const auto& [parameters, line] : stored)
       report.differences.push_back(fmt::format("{}: no case for the line `{}`", path.string(), parameters));
+  }
+  return report;
+}
+
+GoldenReport check_golden_cases(Backend& backend, const std::string& directory) {
+  namespace fs = std::filesystem;
+  GoldenReport report;
+  const fs::path folder = fs::path(directory) / "cases";
+  if (!fs::is_directory(folder)) return report;
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".case") paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  for (const fs::path& path : paths) {
+    ++report.rows;
+    if (const auto mismatch = replay_case(backend, load_case(path.string())))
+      report.differences.push_back(fmt::format("{}: {}", path.string(), to_string(*mismatch)));
   }
   return report;
 }

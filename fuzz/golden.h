@@ -27,6 +27,10 @@ struct GoldenReport {
 /// backend). A missing or superfluous line is a difference.
 GoldenReport check_golden_ops(Backend& backend, Backend& maker, const std::string& directory);
 
+/// Replays the case files of `directory`/cases, which failed or caught a fault once; none where there is no such
+/// folder.
+GoldenReport check_golden_cases(Backend& backend, const std::string& directory);
+
 /// Writes the files below `directory`/ops from `scalar`; returns the number of lines.
 int64_t bless_golden_ops(Backend& scalar, const std::string& directory);
 

@@ -30,12 +30,75 @@ constexpr const char* kSpecs[] = {
     "fp16:none:rne+ieee",
 };
 
+/// Rows of numerics.md §2–§4 beyond the recipes above: every element format, scale rule, granularity and rounding is in
+/// one of the two lists (a test says so).
+constexpr const char* kFormatSpecs[] = {
+    "e1m2:b32:e8m0/floor:rne",
+    "e3m0:b32:e8m0/floor:rne",
+    "mxint8",
+    "int4:b32:e8m0/even:rna",
+    "int8:row:fp32/amax:rtp",
+    "int4:none:sr32",
+    "e1m2:tensor:fp32/pow2:rne",
+    "e3m0:b16:e4m3/te:rnz",
+    "e2m1b0f:b32:e8m0/floor:rne",
+    "e3m3f:b32:e8m0/rceil:rne",
+    "e2m1b-3f:none:rne",
+    "e4m1f:row:fp32/amax:sr8",
+    "e5m0f:b16:e8m0/even:rne",
+    "e1m1f:b32:e4m3/one:rne",
+    "e2m1bautof:none:rne",
+    "e3m2bautof:none:sr8",
+    "e2m1:b32:e8m0/opt:rne",
+    "e4m3:b16:e8m0/opt:rna",
+    "int4:2d16:e8m0/opt:rne",
+    "e2m1:b16:e4m3/exact:rne",
+    "e4m3:b32:e4m3/exact:rtn",
+    "e2m1:b16:e4m3/torchao:rne",
+    "e2m1:b16:e4m3/modelopt:rnz",
+    "e2m1:b16:e4m3/fouroversix:rne",
+    "e2m1:b16:e4m3/4over6(mse):rne",
+    "e2m1:b16:e4m3/4over6(mae):sr32",
+    "e2m1:b16:ue5m3/te:rne",
+    "e2m1:b32:ue3m4/one:rne",
+    "e2m3:2d16:ue4m4/exact:rne",
+    "e2m1:b16:ue8m0/te:rne",
+    "e2m1:2d16:e4m3/te:rne",
+    "e2m1:2d32:e8m0/floor:rne",
+    "e4m3:2d32:fp32/amax:rne",
+    "e2m1:col:fp32/amax:rne",
+    "e2m1:col:e8m0/ceil:rtz",
+    "e5m2:b64:fp32/pow2:rne",
+    "e2m1:b32:e8m0/rceil:sr8",
+    "mxfp4:sr8+sr34",
+    "e2m1:b16:e4m3/exact:sr32+sr34",
+    "e2m1:b32:e8m0/opt:rne+sr34",
+    "e4m3:row:fp32/amax:rne+ieee",
+    "bf16:none:rtz",
+    "fp16:none:sr8",
+    "fp32",
+};
+
 constexpr const char* kDistributions[] = {"bell", "e2m1_midpoints", "midpoints", "subnormals",
                                           "huge", "nonfinite",      "mixed"};
 constexpr const char* kPlainDistributions[] = {"bell", "wide", "nonfinite", "cancelling"};
 
 constexpr const char* kEstimators[] = {
-    "ste", "ste_clip", "dge(k=5,clip=3,eps=0)", "dge(k=3,clip=3,eps=0.01)", "soft(beta=20,forward=hard)", "quest"};
+    "ste",   "ste_clip",       "dge(k=5,clip=3,eps=0)", "dge(k=3,clip=3,eps=0.01)", "soft(beta=20,forward=hard)",
+    "quest", "dsq(alpha=0.2)", "dsq(alpha=0.05)",       "ewgs(delta=0.1)"};
+/// Grids of other spacings for the estimators: uniform, of powers of two, of integers, under a given bias.
+constexpr const char* kEstimatorGrids[] = {"e1m2:b32:e8m0/floor:rne",
+                                           "e3m0:b32:e8m0/floor:rne",
+                                           "mxint8",
+                                           "e2m1b-3f:none:rne",
+                                           "e2m1bautof:none:rne",
+                                           "e2m1:2d16:e4m3/te:rne",
+                                           "e2m1:b16:e4m3/4over6(mse):rne",
+                                           "mxfp4:sr8+sr34",
+                                           "e2m1:col:fp32/amax:rne",
+                                           "e2m1:b16:e4m3/exact:rne"};
+constexpr const char* kSoftForwards[] = {"soft(beta=1,forward=soft)", "soft(beta=20,forward=soft)",
+                                         "soft(beta=1000,forward=soft)"};
 
 /// Pairs of operand formats: every rule of numerics.md §7.
 struct OperandPair {
@@ -55,6 +118,24 @@ constexpr OperandPair kOperands[] = {
     {"e2m1:row:fp32/amax:rne", "e4m3:tensor:fp32/amax:rne"},
     {"e5m2:tensor:fp32/amax:rne", "e2m1:row:fp32/amax:rne"},
     {"e5m2:tensor:fp32/amax:rne", "e4m3:row:fp32/amax:rne"},
+    {"e2m1:2d16:e4m3/te:rne", "nvfp4"},
+    {"e2m1:2d16:e4m3/te:rne", "e2m1:2d16:e8m0/floor:rne"},
+    {"e2m1:2d32:e8m0/floor:rne", "mxfp4"},
+    {"e2m1:2d32:fp32/amax:rne", "nvfp4"},
+    {"e2m1:col:fp32/amax:rne", "e2m1:row:fp32/amax:rne"},
+    {"e2m1:col:fp32/amax:rne", "e2m1:col:fp32/amax:rne"},
+    {"mxint8", "mxint8"},
+    {"mxint8", "mxfp4"},
+    {"int4:row:fp32/amax:rne", "int8:tensor:fp32/amax:rne"},
+    {"e1m2:b32:e8m0/floor:rne", "e3m0:b32:e8m0/floor:rne"},
+    {"e3m3f:b32:e8m0/rceil:rne", "e2m1b0f:b32:e8m0/floor:rne"},
+    {"e2m1b-3f:none:rne", "e2m1bautof:none:rne"},
+    {"e2m1:b16:ue5m3/te:rne", "e2m1:b16:e4m3/one:rne"},
+    {"e2m1:b16:e4m3/exact:rne", "e2m1:b16:e4m3/4over6(mse):rne"},
+    {"mxfp4:sr8+sr34", "mxfp4:sr8+sr34"},
+    {"mxfp4:sr8+sr34", "mxfp4"},
+    {"f32", "e2m1:row:fp32/amax:sr8+sr34"},
+    {"bf16", "fp16:none:rne"},
 };
 
 /// Every other op: parameter lines without distribution and seed.
@@ -107,6 +188,7 @@ constexpr const char* kOthers[] = {
     "norm inputs=3 n=5000",
     "clip n=50",
     "adamw n=50 weight_decay=0.1 beta1=0.9 beta2=0.95 eps=1e-8",
+    "adamw n=50 weight_decay=0 beta1=0.9 beta2=0.999 eps=0",
 };
 
 class List {
@@ -139,6 +221,37 @@ void add_quantization(List& list) {
                {"bell", "e2m1_midpoints", "nonfinite"});
 }
 
+void add_formats(List& list) {
+  for (const std::string spec : kFormatSpecs)
+    for (const std::string axis : {"last", "first"}) {
+      const std::string sizes = " spec=" + spec + " axis=" + axis + " k=70 m=3 batch=0";
+      list.add("quantize row_offset=5" + sizes, kDistributions);
+      list.add("dequantize codes=1" + sizes, {"bell"});
+      list.add("dequantize codes=2" + sizes, {"bell"});
+    }
+  // Tiles end at their matrix, a batch shares the tensor amax, and a given amax replaces it.
+  for (const std::string spec : {"e2m1:2d16:e4m3/te:rne", "e2m1:2d32:e8m0/floor:sr32", "e2m1:b16:e4m3/exact:rne",
+                                 "e2m1:col:fp32/amax:rne", "e2m1:tensor:fp32/amax:rne", "e2m1bautof:none:rne"})
+    list.add("quantize row_offset=0 axis=last k=40 m=20 batch=3 spec=" + spec, {"bell", "wide", "nonfinite"});
+  for (const std::string spec : {"nvfp4", "e2m1:b16:e4m3/exact:rne", "e2m1:b16:e4m3/torchao:rne",
+                                 "e2m1:b16:e4m3/modelopt:rne", "e2m1:b16:e4m3/fouroversix:rne",
+                                 "e2m1:b16:e4m3/4over6(mae):rne", "e4m3:tensor:fp32/amax:sr32", "e3m2bautof:none:rne"})
+    list.add("quantize amax=1 row_offset=0 axis=last k=70 m=3 batch=0 spec=" + spec,
+             {"bell", "e2m1_midpoints", "subnormals", "huge"});
+  for (const std::string spec : kEstimatorGrids) {
+    const std::string sizes = " axis=last k=70 m=3 batch=0 spec=" + spec;
+    for (const std::string estimator : kEstimators)
+      list.add("estimator_grad estimator=" + estimator + sizes, {"e2m1_midpoints", "mixed"});
+  }
+  for (const std::string estimator : kSoftForwards) {
+    for (const std::string spec : {"mxfp4", "nvfp4", "e2m1:row:fp32/amax:rne", "mxfp8e4m3"})
+      list.add("soft_forward axis=first k=70 m=3 batch=0 estimator=" + estimator + " spec=" + spec,
+               {"bell", "e2m1_midpoints", "nonfinite", "wide"});
+    for (const std::string spec : kEstimatorGrids)
+      list.add("soft_forward axis=last k=70 m=3 batch=0 estimator=" + estimator + " spec=" + spec, {"bell", "mixed"});
+  }
+}
+
 void add_products(List& list) {
   for (const OperandPair& pair : kOperands) {
     const std::string formats = std::string(" a_format=") + pair.a + " b_format=" + pair.b + " codes=0";
@@ -153,6 +266,7 @@ void add_products(List& list) {
 std::vector<CaseParameters> golden_cases() {
   List list;
   add_quantization(list);
+  add_formats(list);
   add_products(list);
   for (const std::string line : kOthers) list.add(line, kPlainDistributions);
   return list.take();

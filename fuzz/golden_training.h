@@ -22,7 +22,7 @@ struct TrainingTrace {
   std::string hash;
 };
 
-/// The golden runs: every built-in recipe, models alternating.
+/// The golden runs: every built-in recipe and a few that hold what those leave out, models alternating.
 std::vector<TrainingRun> golden_runs();
 
 /// The settings of a run: a small corpus, no evaluations on the way, seed 1.

@@ -5,34 +5,13 @@
 #include <cmath>
 #include <cstring>
 
-#include "fuzz/sabotaged_backend.h"
+#include "fuzz/mutants.h"
+#include "fuzz/packed_codes.h"
 #include "reference/contract/estimator.h"
 #include "reference/contract/reduction_order.h"
 
 namespace fp4sim::fuzz {
 namespace {
-
-// ---- codes as a bit string (numerics.md §4.4) ----
-
-uint32_t get_code(const HostValue& q, int64_t row, int64_t col) {
-  const int64_t row_bytes = code_row_bytes(q.type), bits = q.type.spec.element.bits;
-  uint32_t code = 0;
-  for (int64_t k = 0; k < bits; ++k) {
-    const int64_t at = col * bits + k;
-    code |= static_cast<uint32_t>(q.data<uint8_t>()[row * row_bytes + at / 8] >> (at % 8) & 1) << k;
-  }
-  return code;
-}
-
-void set_code(HostValue& q, int64_t row, int64_t col, uint32_t code) {
-  const int64_t row_bytes = code_row_bytes(q.type), bits = q.type.spec.element.bits;
-  for (int64_t k = 0; k < bits; ++k) {
-    const int64_t at = col * bits + k;
-    uint8_t& byte = q.data<uint8_t>()[row * row_bytes + at / 8];
-    const auto mask = static_cast<uint8_t>(1u << (at % 8));
-    byte = static_cast<uint8_t>((code >> k & 1u) != 0 ? byte | mask : byte & ~mask);
-  }
-}
 
 // ---- quantize ----
 
@@ -113,15 +92,9 @@ void wrong_axis(const SabotagedCall& c) {
   ValueType type = c.call.out[0].type;
   if (type.shape.size() < 2) return c.run();
   type.axis = type.axis == Axis::last ? Axis::first : Axis::last;
-  const OwnedTensor other = allocate_tensor(c.inner, type);
-  Node node = c.call.node;
-  node.attrs.set("axis", to_string(type.axis));
-  c.inner.run({node, c.call.in, std::span(&other.tensor, 1)});
-  const HostValue wrong = download_value(c.inner, other.tensor);
-  HostValue q = zero_value(c.call.out[0].type);
-  for (size_t k = 0; k < q.parts.size(); ++k)
-    std::copy_n(wrong.parts[k].begin(), std::min(wrong.parts[k].size(), q.parts[k].size()), q.parts[k].begin());
-  c.set_output(q);
+  Attrs attrs = c.call.node.attrs;
+  attrs.set("axis", to_string(type.axis));
+  c.run_as(type, c.call.in, attrs);
 }
 
 void tensor_scale_ignored(const SabotagedCall& c) {
@@ -317,34 +290,39 @@ void stale_output(const SabotagedCall& c) {
 }  // namespace
 
 const std::vector<Mutant>& mutants() {
-  static const std::vector<Mutant> table = {
-      {"tie_away", Op::quantize, 80, "ties rounded away from zero instead of to the even code", tie_away},
-      {"scale_plus_one", Op::quantize, 10, "stored scales one code too high", scale_plus_one},
-      {"scale_minus_one", Op::quantize, 10, "stored scales one code too low", scale_minus_one},
-      {"dropped_negative_zero", Op::quantize, 20, "-0 stored as +0", dropped_negative_zero},
-      {"random_index_off_by_4", Op::quantize, 60, "random words of element i + 4", random_index_off_by_4},
-      {"row_offset_ignored", Op::quantize, 60, "random words of a tensor that begins at row 0", row_offset_ignored},
-      {"wrong_axis", Op::quantize, 20, "blocks along the other axis", wrong_axis},
-      {"tensor_scale_ignored", Op::dequantize, 150, "the tensor scale of a two-level format left out",
-       tensor_scale_ignored},
-      {"dge_wrong_clip", Op::estimator_grad, 40, "the largest multiplier of dge one too high", dge_wrong_clip},
-      {"signs_on_the_wrong_side", Op::hadamard, 20, "signs after the butterflies", signs_on_the_wrong_side},
-      {"rope_style_swapped", Op::rope, 10, "interleaved pairs for half-split ones", rope_style_swapped},
-      {"unfused_multiply_add", Op::matmul, 100, "product and sum rounded separately", unfused_multiply_add},
-      {"panel_order_reversed", Op::matmul, 250, "panels of k added in descending order", panel_order_reversed},
-      {"column_panels_reversed", Op::column_sum, 200, "panels of rows added in descending order",
-       column_panels_reversed},
-      {"embedding_grad_without_panels", Op::embedding_grad, 100, "one chain over all positions",
-       embedding_grad_without_panels},
-      {"lane_tree_reversed", Op::mean, 20, "neighbouring lanes added first", lane_tree_reversed},
-      {"lanes_summed_sequentially", Op::mean, 20, "lanes added one after the other", lanes_summed_sequentially},
-      {"one_row_too_many", Op::cross_entropy_grad, 10, "the weight's rows counted one too high", one_row_too_many},
-      {"eps_omitted", Op::rmsnorm, 20, "1/sqrt(ms) without eps", eps_omitted},
-      {"skip_ignored", Op::adamw, 40, "parameters updated in a skipped step", skip_ignored},
-      {"bf16_truncated", Op::cast, 10, "bfloat16 by cutting bits off", bf16_truncated},
-      {"subnormals_flushed", Op::mul, 40, "subnormal results flushed to zero", subnormals_flushed},
-      {"stale_output", Op::silu, 10, "an element left from the last run", stale_output},
-  };
+  static const std::vector<Mutant> table = [] {
+    std::vector<Mutant> all = {
+        {"tie_away", Op::quantize, 80, "ties rounded away from zero instead of to the even code", tie_away},
+        {"scale_plus_one", Op::quantize, 10, "stored scales one code too high", scale_plus_one},
+        {"scale_minus_one", Op::quantize, 10, "stored scales one code too low", scale_minus_one},
+        {"dropped_negative_zero", Op::quantize, 20, "-0 stored as +0", dropped_negative_zero},
+        {"random_index_off_by_4", Op::quantize, 60, "random words of element i + 4", random_index_off_by_4},
+        {"row_offset_ignored", Op::quantize, 60, "random words of a tensor that begins at row 0", row_offset_ignored},
+        {"wrong_axis", Op::quantize, 20, "blocks along the other axis", wrong_axis},
+        {"tensor_scale_ignored", Op::dequantize, 150, "the tensor scale of a two-level format left out",
+         tensor_scale_ignored},
+        {"dge_wrong_clip", Op::estimator_grad, 40, "the largest multiplier of dge one too high", dge_wrong_clip},
+        {"signs_on_the_wrong_side", Op::hadamard, 20, "signs after the butterflies", signs_on_the_wrong_side},
+        {"rope_style_swapped", Op::rope, 10, "interleaved pairs for half-split ones", rope_style_swapped},
+        {"unfused_multiply_add", Op::matmul, 100, "product and sum rounded separately", unfused_multiply_add},
+        {"panel_order_reversed", Op::matmul, 250, "panels of k added in descending order", panel_order_reversed},
+        {"column_panels_reversed", Op::column_sum, 200, "panels of rows added in descending order",
+         column_panels_reversed},
+        {"embedding_grad_without_panels", Op::embedding_grad, 100, "one chain over all positions",
+         embedding_grad_without_panels},
+        {"lane_tree_reversed", Op::mean, 20, "neighbouring lanes added first", lane_tree_reversed},
+        {"lanes_summed_sequentially", Op::mean, 20, "lanes added one after the other", lanes_summed_sequentially},
+        {"one_row_too_many", Op::cross_entropy_grad, 10, "the weight's rows counted one too high", one_row_too_many},
+        {"eps_omitted", Op::rmsnorm, 20, "1/sqrt(ms) without eps", eps_omitted},
+        {"skip_ignored", Op::adamw, 40, "parameters updated in a skipped step", skip_ignored},
+        {"bf16_truncated", Op::cast, 10, "bfloat16 by cutting bits off", bf16_truncated},
+        {"subnormals_flushed", Op::mul, 40, "subnormal results flushed to zero", subnormals_flushed},
+        {"stale_output", Op::silu, 10, "an element left from the last run", stale_output},
+    };
+    const std::vector<Mutant> formats = format_mutants();
+    all.insert(all.end(), formats.begin(), formats.end());
+    return all;
+  }();
   return table;
 }
 

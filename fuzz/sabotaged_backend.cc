@@ -56,6 +56,18 @@ void SabotagedCall::run_with(const Attrs& attrs) const {
   inner.run({node, call.in, out});
 }
 
+void SabotagedCall::run_as(const ValueType& out_type, std::span<const Tensor> in, const Attrs& attrs) const {
+  const OwnedTensor other = allocate_tensor(inner, out_type);
+  Node node = call.node;
+  node.attrs = attrs;
+  inner.run({node, in, std::span(&other.tensor, 1)});
+  const HostValue wrong = download_value(inner, other.tensor);
+  HostValue q = zero_value(call.out[0].type);
+  for (size_t k = 0; k < q.parts.size(); ++k)
+    std::copy_n(wrong.parts[k].begin(), std::min(wrong.parts[k].size(), q.parts[k].size()), q.parts[k].begin());
+  set_output(q);
+}
+
 void SabotagedCall::run_with_input(size_t i, const HostValue& value) const {
   const OwnedTensor replaced = place_value(inner, value);
   std::vector<Tensor> in(call.in.begin(), call.in.end());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct SabotagedCall {
   void run() const { inner.run(call); }
   /// The node with other attributes; a changed spec changes the output's type with it, not its layout.
   void run_with(const Attrs& attrs) const;
+  /// The node with another output type and inputs of other types; each component keeps as many of its bytes as fit,
+  /// zeros behind them.
+  void run_as(const ValueType& out_type, std::span<const Tensor> in, const Attrs& attrs) const;
   /// The node with one input replaced.
   void run_with_input(size_t i, const HostValue& value) const;
 };

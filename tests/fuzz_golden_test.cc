@@ -54,6 +54,36 @@ TEST(Golden, every_op_has_cases_and_no_case_is_listed_twice) {
   EXPECT_EQ(ops.size(), static_cast<size_t>(kOpCount));
 }
 
+TEST(Golden, the_cases_hold_every_row_of_every_table) {
+  std::set<std::string> elements;
+  std::set<Granularity> granularities;
+  std::set<std::pair<ScaleFormat, ScaleRule>> rules;
+  std::set<Rounding> roundings;
+  std::set<EstimatorKind> estimators;
+  bool bias_auto = false, sr34 = false, amax = false, any_code = false;
+  for (const CaseParameters& p : golden_cases()) {
+    if (p.op == Op::estimator_grad) estimators.insert(parse_estimator(p.args.text("estimator")).kind);
+    any_code = any_code || (p.op == Op::dequantize && p.args.integer("codes") == 2);
+    if (p.op != Op::quantize) continue;
+    const QuantSpec s = parse_quant_spec(p.args.text("spec"));
+    elements.insert(format_name(s.element));
+    granularities.insert(s.granularity);
+    rules.insert({s.scale, s.rule});
+    roundings.insert(s.rounding);
+    bias_auto = bias_auto || s.element.bias_auto;
+    sr34 = sr34 || s.sr34;
+    amax = amax || p.args.has("amax");
+  }
+  for (const ElementFormatRow& row : kElementFormats) EXPECT_TRUE(elements.contains(row.name)) << row.name;
+  for (const ScaleRuleRow& row : kScaleRules) EXPECT_TRUE(rules.contains({row.scale, row.rule})) << row.name;
+  for (const ScaleRule rule : {ScaleRule::te, ScaleRule::exact, ScaleRule::one})
+    EXPECT_TRUE(rules.contains({ScaleFormat::ue, rule}));
+  for (const RoundingRow& row : kRoundings) EXPECT_TRUE(roundings.contains(row.rounding)) << row.name;
+  for (const EstimatorRow& row : kEstimators) EXPECT_TRUE(estimators.contains(row.kind)) << row.name;
+  EXPECT_EQ(granularities.size(), 6u);
+  EXPECT_TRUE(bias_auto && sr34 && amax && any_code);
+}
+
 TEST(Golden, a_wrong_backend_a_missing_line_and_a_foreign_line_are_found) {
   const auto maker = scalar::make_backend();
   const auto wrong = make_sabotaged(scalar::make_backend(), "bf16_truncated");

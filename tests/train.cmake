@@ -6,3 +6,5 @@ fp4sim_test(train_graph_test LIBS fp4sim_train fp4sim_simd LABELS unit SOURCES t
 fp4sim_test(train_trainer_test LIBS fp4sim_train fp4sim_scalar fp4sim_simd LABELS e2e SOURCES train_trainer_test.cc)
 fp4sim_test(train_inference_test LIBS fp4sim_train fp4sim_scalar fp4sim_simd LABELS unit SOURCES train_inference_test.cc)
 fp4sim_test(train_stories_test LIBS fp4sim_train fp4sim_scalar fp4sim_simd LABELS golden SOURCES train_stories_test.cc)
+add_test(NAME Train.options_do_what_they_say COMMAND ${PROJECT_SOURCE_DIR}/tests/train_commands.sh $<TARGET_FILE:fp4sim>)
+set_tests_properties(Train.options_do_what_they_say PROPERTIES LABELS e2e TIMEOUT 120)

@@ -13,6 +13,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/common.h"
+#include "cli/commands/whole_number.h"
 #include "reference/contract/error.h"
 
 namespace fp4sim::cli {
@@ -74,14 +75,15 @@ void print_table(const fuzz::DifferentialReport& report) {
 }
 
 /// Writes one case file a failure; returns the path of the first, empty if there is none.
-std::string write_cases(const fuzz::DifferentialReport& report, const std::string& directory) {
+std::string write_cases(const fuzz::DifferentialReport& report, const Options& o) {
   std::string first;
   for (const fuzz::OpReport& op : report.ops)
     for (const fuzz::Failure& failure : op.failures) {
       const std::string path =
-          (std::filesystem::path(directory) / fmt::format("mismatch-{}.case", op_name(op.op))).string();
+          (std::filesystem::path(o.out) / fmt::format("mismatch-{}.case", op_name(op.op))).string();
       fuzz::save_case(path, failure.shrunk);
-      fmt::print("{}\n  {}\n  case {}\n", to_string(failure.mismatch), to_string(failure.parameters), path);
+      fmt::print("{}\n  {}\n  fp4sim fuzz --replay {} --backend {} --against {}\n", to_string(failure.mismatch),
+                 to_string(failure.parameters), path, o.backend, o.against);
       if (first.empty()) first = path;
     }
   return first;
@@ -89,7 +91,7 @@ std::string write_cases(const fuzz::DifferentialReport& report, const std::strin
 
 void run(const Options& o) {
   if (!o.replay.empty()) return replay(o);
-  if (o.seconds.value_or(1) <= 0) throw UsageError(fmt::format("--seconds must be positive, got {}", *o.seconds));
+  if (!(o.seconds.value_or(1) > 0)) throw UsageError(fmt::format("--seconds must be positive, got {}", *o.seconds));
   if (o.iterations.value_or(1) < 1)
     throw UsageError(fmt::format("--iterations must be positive, got {}", *o.iterations));
   const auto tested = make_backend(o.backend, o.threads), oracle = make_backend(o.against, o.threads);
@@ -102,7 +104,7 @@ void run(const Options& o) {
   fmt::print("{} against {}, seed {}\n", tested->name(), oracle->name(), options.seed);
   const fuzz::DifferentialReport report = fuzz::fuzz_ops(*tested, *oracle, options);
   print_table(report);
-  const std::string path = write_cases(report, o.out);
+  const std::string path = write_cases(report, o);
   for (const fuzz::OpReport& op : report.ops)
     if (!op.failures.empty()) throw fuzz::MismatchError(op.failures[0].mismatch, path);
 }
@@ -115,12 +117,16 @@ void add_fuzz_command(CLI::App& app) {
   command->add_option("--backend", o->backend, std::string("The backend under test: ") + kBackendHelp)
       ->capture_default_str();
   command->add_option("--against", o->against, "The oracle")->capture_default_str();
-  command->add_option("--op", o->op, "Ops by name, with * and ?")->capture_default_str();
-  command->add_option("--seconds", o->seconds, "Stop after this time");
-  command->add_option("--iterations", o->iterations,
-                      fmt::format("Cases an op ({} if no time is given)", kDefaultIterations));
-  command->add_option("--seed", o->seed, "First seed; a fresh one, printed, if not given");
-  command->add_option("--replay", o->replay, "Run a case file instead");
+  auto* replayed = command->add_option("--replay", o->replay, "Run a case file instead");
+  // A case file has its inputs: nothing is drawn.
+  const auto drawn = [&](const char* name, auto& value, const std::string& help) {
+    return command->add_option(name, value, help)->excludes(replayed);
+  };
+  drawn("--op", o->op, "Ops by name, with * and ?")->capture_default_str();
+  drawn("--seconds", o->seconds, "Stop after this time");
+  drawn("--iterations", o->iterations, fmt::format("Cases an op ({} if no time is given)", kDefaultIterations))
+      ->check(whole_number<int64_t>);
+  drawn("--seed", o->seed, "First seed; a fresh one, printed, if not given")->check(whole_number<uint64_t>);
   command->add_option("--out", o->out, "Directory of the case files of failures")
       ->check(CLI::ExistingDirectory)
       ->capture_default_str();
