@@ -1,0 +1,105 @@
+// Maxima of magnitudes are integer maxima of bits, so that any order of them, atomics included, gives the same word.
+#include "gpu/block_maxima.h"
+#include "gpu/warp.cuh"
+
+namespace fp4sim::gpu {
+namespace {
+
+constexpr int64_t kPieceCols = 1024;  // elements of a row that one warp takes
+constexpr int64_t kPieceRows = 64;    // elements of a column that one thread takes
+
+/// Adds a piece's maximum to its block; a block of a single piece has no other writer.
+__device__ void add_maximum(uint32_t* maximum, uint32_t piece, bool alone) {
+  if (alone) {
+    *maximum = piece;
+  } else if (piece != 0) {
+    atomicMax(maximum, piece);
+  }
+}
+
+/// Blocks that run along a row: one warp for each piece of at most kPieceCols elements of one block's row.
+__global__ void row_pieces(const float* x, Layout l, int64_t pieces_per_block, uint32_t* maxima) {
+  const int64_t pieces_per_row = l.grid_cols * pieces_per_block;
+  const int64_t piece = thread_number() / kWarp;
+  if (piece >= l.rows * pieces_per_row) return;
+  const int64_t row = quotient(piece, pieces_per_row), in_row = piece - row * pieces_per_row;
+  const int64_t block_col = quotient(in_row, pieces_per_block), part = in_row - block_col * pieces_per_block;
+  const int64_t first = block_col * l.col_step + part * kPieceCols;
+  const int64_t last = least(least(first + kPieceCols, (block_col + 1) * l.col_step), l.cols);
+  uint32_t maximum = 0;
+  for (int64_t col = first + threadIdx.x % kWarp; col < last; col += kWarp)
+    maximum = max(maximum, magnitude_bits(x[row * l.cols + col]));
+  maximum = warp_max(maximum);
+  if (threadIdx.x % kWarp != 0 || first >= last) return;
+  add_maximum(maxima + l.block_of(row, first), maximum, l.row_step == 1 && pieces_per_block == 1);
+}
+
+/// Blocks one element wide: one thread for each piece of at most kPieceRows elements of one block's column.
+__global__ void column_pieces(const float* x, Layout l, int64_t matrices, int64_t pieces_per_block, uint32_t* maxima) {
+  const int64_t item = thread_number(), pieces = matrices * l.grid_rows * pieces_per_block;
+  const int64_t piece = quotient(item, l.cols), col = item - piece * l.cols;
+  if (piece >= pieces) return;
+  const int64_t pieces_per_matrix = l.grid_rows * pieces_per_block, matrix = quotient(piece, pieces_per_matrix);
+  const int64_t in_matrix = piece - matrix * pieces_per_matrix, block_row = quotient(in_matrix, pieces_per_block);
+  const int64_t first = block_row * l.row_step + (in_matrix - block_row * pieces_per_block) * kPieceRows;
+  const int64_t last = least(least(first + kPieceRows, (block_row + 1) * l.row_step), l.matrix_rows);
+  if (first >= last) return;
+  uint32_t maximum = 0;
+  for (int64_t row = first; row < last; ++row)
+    maximum = max(maximum, magnitude_bits(x[(matrix * l.matrix_rows + row) * l.cols + col]));
+  add_maximum(maxima + l.block_of(matrix * l.matrix_rows + first, col), maximum, pieces_per_block == 1);
+}
+
+__global__ void finite_words(const uint32_t* words, int64_t count, uint32_t* maximum) {
+  uint32_t most = 0;
+  for (int64_t i = thread_number(); i < count; i += int64_t{gridDim.x} * blockDim.x)
+    if (words[i] < kF32Inf) most = max(most, words[i]);
+  most = warp_max(most);
+  if (threadIdx.x % kWarp == 0 && most != 0) atomicMax(maximum, most);
+}
+
+__global__ void scaled_elements(const float* x, PackedView q, uint32_t* maximum) {
+  uint32_t most = 0;
+  for (int64_t i = thread_number(); i < q.layout.elements(); i += int64_t{gridDim.x} * blockDim.x) {
+    const uint32_t magnitude = magnitude_bits(x[i]);
+    if (magnitude >= kF32Inf) continue;  // in a nonfinite block
+    if (magnitude <= most) continue;
+    const int64_t row = quotient(i, q.layout.cols);
+    if (magnitude_bits(q.scale_at(q.layout.block_of(row, i - row * q.layout.cols))) <= kF32Inf) most = magnitude;
+  }
+  most = warp_max(most);
+  if (threadIdx.x % kWarp == 0 && most != 0) atomicMax(maximum, most);
+}
+
+/// A grid of at most eight blocks of threads on each multiprocessor, for loops over `items`.
+Grid looping(int64_t items, const Context& context) {
+  const int64_t blocks = std::min<int64_t>(ceil_div(items, context.threads()), 8 * context.multiprocessors());
+  return Context::per_block(blocks, context.threads());
+}
+
+}  // namespace
+
+void block_maxima(const float* x, const Layout& l, uint32_t* maxima, Context& context) {
+  context.zero(maxima, l.blocks * 4);
+  if (l.elements() == 0) return;
+  if (l.col_step > 1) {
+    const int64_t pieces = ceil_div(std::min(l.col_step, l.cols), kPieceCols);
+    context.launch(row_pieces, context.per_warp(l.rows * l.grid_cols * pieces), x, l, pieces, maxima);
+  } else {
+    const int64_t pieces = ceil_div(std::min(l.row_step, l.matrix_rows), kPieceRows), matrices = l.rows / l.matrix_rows;
+    context.launch(column_pieces, context.per_item(matrices * l.grid_rows * pieces * l.cols), x, l, matrices, pieces,
+                   maxima);
+  }
+}
+
+void finite_maximum(const uint32_t* words, int64_t count, uint32_t* maximum, Context& context) {
+  context.zero(maximum, 4);
+  context.launch(finite_words, looping(count, context), words, count, maximum);
+}
+
+void scaled_amax(const float* x, const PackedView& q, uint32_t* maximum, Context& context) {
+  context.zero(maximum, 4);
+  context.launch(scaled_elements, looping(q.layout.elements(), context), x, q, maximum);
+}
+
+}  // namespace fp4sim::gpu

@@ -1,0 +1,156 @@
+// Eight warps own a tile of 128×64 outputs, 32×32 each, on the binary64 tensor cores; slices of 16 k are widened to
+// binary64 in shared memory, the next one on its way in registers while one is used.
+#include "gpu/arithmetic.cuh"
+#include "gpu/matmul_f64.h"
+#include "gpu/product_launch.h"
+#include "gpu/tensor_core.cuh"
+#include "gpu/warp.cuh"
+
+namespace fp4sim::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kTileM = 128, kTileN = 64;
+constexpr int kSlice = 16;
+constexpr int kStep = 4;             // k of one instruction
+constexpr int kOwn = 4;              // 8×8 outputs of a warp along each side
+constexpr int kWarpSide = 8 * kOwn;  // rows and columns of a warp
+constexpr int kWarpsN = kTileN / kWarpSide;
+static_assert(kPanel % kSlice == 0);
+
+/// kSlice k of `rows` rows of one operand: read to registers, stored as [k][row]. The pitch keeps the lanes of half a
+/// warp, four k of four rows, in different banks.
+template <int rows>
+struct Slice {
+  static constexpr int kPitch = rows + 4;
+  static constexpr int kLoads = rows * kSlice / kThreads;
+  float held[kLoads];
+
+  __device__ static int row_of(int item, bool k_contiguous) { return k_contiguous ? item / kSlice : item % rows; }
+  __device__ static int k_of(int item, bool k_contiguous) { return k_contiguous ? item % kSlice : item / rows; }
+
+  /// What lies outside of the operand is zero.
+  __device__ void load(const Operand& o, int64_t matrix, int64_t first_row, int64_t first_k) {
+    const bool k_contiguous = o.k_stride == 1;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int item = static_cast<int>(threadIdx.x) + i * kThreads;
+      const int64_t row = first_row + row_of(item, k_contiguous), k = first_k + k_of(item, k_contiguous);
+      held[i] = row < o.rows && k < o.k ? o.matrix(matrix)[row * o.row_stride + k * o.k_stride] : 0.0f;
+    }
+  }
+
+  __device__ void store(bool k_contiguous, double (*to)[kPitch]) const {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int item = static_cast<int>(threadIdx.x) + i * kThreads;
+      to[k_of(item, k_contiguous)][row_of(item, k_contiguous)] = static_cast<double>(held[i]);
+    }
+  }
+};
+
+/// The outputs of one lane: columns 2t, 2t + 1 of row g of each 8×8 tile, g = lane / 4, t = lane mod 4.
+struct LaneOutputs {
+  double dot[kOwn][kOwn][2];
+  float acc[kOwn][kOwn][2];
+
+  __device__ void clear_dots() {
+#pragma unroll
+    for (auto& row : dot)
+#pragma unroll
+      for (auto& pair : row) pair[0] = pair[1] = 0.0;
+  }
+  __device__ void clear() {
+#pragma unroll
+    for (auto& row : acc)
+#pragma unroll
+      for (auto& pair : row) pair[0] = pair[1] = 0.0f;
+  }
+};
+
+/// acc = fma(dot rounded once, fl(s_a·s_b), acc), then empty dots. Rows beyond the operand have scales too: zeros.
+__device__ void promote(const float* scales_a, const float* scales_b, LaneOutputs& out) {
+#pragma unroll
+  for (int m = 0; m < kOwn; ++m) {
+    const float sa = scales_a[8 * m];
+#pragma unroll
+    for (int n = 0; n < kOwn; ++n)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        out.acc[m][n][i] = fma32(static_cast<float>(out.dot[m][n][i]), sa * scales_b[8 * n + i], out.acc[m][n][i]);
+  }
+  out.clear_dots();
+}
+
+__global__ void __launch_bounds__(kThreads)
+    f64_kernel(Operand a, Operand b, OperandScales scales_a, OperandScales scales_b, int64_t block, TileGrid grid,
+               Epilogue epilogue) {
+  __shared__ double slice_a[kSlice][Slice<kTileM>::kPitch], slice_b[kSlice][Slice<kTileN>::kPitch];
+  const Tile tile = tile_at(grid, blockIdx.x, kTileM, kTileN);
+  const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
+  const int g = lane / 4, t = lane % 4;
+  const int row0 = warp / kWarpsN * kWarpSide, col0 = warp % kWarpsN * kWarpSide;
+  const int64_t panel_k = block == 0 ? grid.k : kPanel, last_k = least(tile.last_panel * panel_k, grid.k);
+  Slice<kTileM> next_a;
+  Slice<kTileN> next_b;
+  LaneOutputs out;
+  out.clear_dots();
+  int64_t k = tile.first_panel * panel_k;
+  next_a.load(a, tile.matrix, tile.first_row, k);
+  next_b.load(b, tile.matrix, tile.first_col, k);
+  for (int64_t panel = tile.first_panel; panel < tile.last_panel; ++panel) {
+    out.clear();
+    const int64_t end = least((panel + 1) * panel_k, last_k);
+    for (; k < end; k += kSlice) {
+      __syncthreads();
+      next_a.store(a.k_stride == 1, slice_a);
+      next_b.store(b.k_stride == 1, slice_b);
+      __syncthreads();
+      if (k + kSlice < last_k) {
+        next_a.load(a, tile.matrix, tile.first_row, k + kSlice);
+        next_b.load(b, tile.matrix, tile.first_col, k + kSlice);
+      }
+#pragma unroll
+      for (int s = 0; s < kSlice; s += kStep) {
+        double fa[kOwn], fb[kOwn];
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) {
+          fa[i] = slice_a[s + t][row0 + 8 * i + g];
+          fb[i] = slice_b[s + t][col0 + 8 * i + g];
+        }
+#pragma unroll
+        for (int m = 0; m < kOwn; ++m)
+#pragma unroll
+          for (int n = 0; n < kOwn; ++n) multiply_f64(out.dot[m][n], fa[m], fb[n]);
+      }
+      const int64_t through = k + kSlice;
+      if (block != 0 && (through % block == 0 || through >= end))
+        promote(scales_a.block(tile.matrix, quotient(k, block)) + tile.first_row + row0 + g,
+                scales_b.block(tile.matrix, quotient(k, block)) + tile.first_col + col0 + 2 * t, out);
+    }
+#pragma unroll
+    for (int m = 0; m < kOwn; ++m)
+#pragma unroll
+      for (int n = 0; n < kOwn; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const float v = block == 0 ? static_cast<float>(out.dot[m][n][i]) : out.acc[m][n][i];
+          store_panel(grid, epilogue, panel, tile.matrix, tile.first_row + row0 + 8 * m + g,
+                      tile.first_col + col0 + 8 * n + 2 * t + i, v);
+        }
+  }
+}
+
+}  // namespace
+
+void matmul_f64(const Operand& a, const Operand& b, const OperandScales& scales_a, const OperandScales& scales_b,
+                int64_t block, const Epilogue& epilogue, float* y, Context& context) {
+  TileGrid grid{a.matrices, a.rows, b.rows, a.k,    ceil_div(a.rows, kTileM), ceil_div(b.rows, kTileN),
+                1,          false,  y,      nullptr};
+  if (block != 0) grid = tile_grid(a.matrices, a.rows, b.rows, a.k, kTileM, kTileN, y, context);
+  context.launch(f64_kernel, Context::per_block(grid.tiles(), kThreads), a, b, scales_a, scales_b, block, grid,
+                 epilogue);
+  sum_panels(grid, epilogue, context);
+}
+
+}  // namespace fp4sim::gpu

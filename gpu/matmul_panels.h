@@ -1,0 +1,12 @@
+// The fp32 rule of numerics.md §7: fma chains of ascending k in panels of 1024, panels added in ascending order.
+#pragma once
+
+#include "gpu/launch.h"
+#include "gpu/product.cuh"
+
+namespace fp4sim::gpu {
+
+/// Writes y (matrices, a.rows, b.rows) = a·bᵀ, k > 0, finished by the epilogue.
+void matmul_panels(const Operand& a, const Operand& b, const Epilogue& epilogue, float* y, Context& context);
+
+}  // namespace fp4sim::gpu

@@ -1,0 +1,35 @@
+// Operands of a product in the form in which its kernels read them (numerics.md §7): decoded values, elements without
+// scales, elements as int8 units, scales in binary32.
+#pragma once
+
+#include "gpu/launch.h"
+#include "gpu/product.cuh"
+
+namespace fp4sim::gpu {
+
+/// The operand's values with all scales: f32 in place, bf16 and packed through scratch.
+Operand decoded_operand(const Tensor& t, Axis axis, Context& context);
+
+/// The sizes of an operand without its data.
+Operand operand_shape(const Tensor& t, Axis axis);
+
+/// A packed operand's elements without scales, in scratch. `nan_only`: Inf codes become NaN, as exact dots need them.
+Operand element_operand(const Tensor& packed, Axis axis, bool nan_only, Context& context);
+
+/// A packed operand's scales, one for `block` k (0: one for each vector), in scratch. Rows are padded with zeros to a
+/// multiple of 128.
+OperandScales operand_scales(const Tensor& packed, Axis axis, int64_t block, Context& context);
+
+/// Elements of at most 7 bits and a sign as int8 multiples of the format's smallest step: [matrix][row][k], both padded
+/// with zeros, rows to a multiple of 128, k to one of kUnitSlice.
+struct UnitOperand {
+  const int8_t* data;
+  int64_t rows, k;  // padded
+};
+constexpr int64_t kUnitSlice = 64;
+constexpr int64_t kUnitRows = 128;
+
+/// A packed operand as int8 units, in scratch. The format must have no specials and spans of at most 7 bits.
+UnitOperand unit_operand(const Tensor& packed, Axis axis, Context& context);
+
+}  // namespace fp4sim::gpu

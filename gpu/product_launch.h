@@ -1,0 +1,17 @@
+// How a product is cut into tiles, and the sum of split panels.
+#pragma once
+
+#include "gpu/launch.h"
+#include "gpu/product.cuh"
+
+namespace fp4sim::gpu {
+
+/// The grid of tile_m × tile_n tiles of y (matrices, m, n) over k > 0. Panels are split over blocks of threads, with
+/// scratch for their results, where whole tiles would leave most of the device without work.
+TileGrid tile_grid(int64_t matrices, int64_t m, int64_t n, int64_t k, int tile_m, int tile_n, float* y,
+                   Context& context);
+
+/// Adds the results of split panels in ascending order and finishes the product; nothing for a grid without a split.
+void sum_panels(const TileGrid& grid, const Epilogue& epilogue, Context& context);
+
+}  // namespace fp4sim::gpu
