@@ -159,6 +159,22 @@ TEST_P(EveryFormat, matches_a_table_search_on_all_bf16_inputs) {
   EXPECT_EQ(count_mismatches(values, f, test::grid_table(f)), 0);
 }
 
+TEST_P(EveryFormat, rounds_up_for_exactly_its_share_of_the_256_words_of_sr8) {
+  const ElementFormat& f = GetParam().format;
+  const auto& values = test::grid_table(f).values;
+  for (size_t lo = 0; lo + 1 < values.size(); lo += 1 + values.size() / 11)
+    for (const uint32_t part : {0u, 1u, 15u, 16u, 17u, 1000u, 2048u, 2063u, 4079u, 4080u, 4095u}) {  // of 4096
+      const double y = values[lo] + (values[lo + 1] - values[lo]) * part / 4096;                     // exact
+      for (const double x : {y, -y}) {
+        const uint32_t low = encode_value(std::copysign(values[lo], x), f, Rounding::rne, false);
+        uint32_t ups = 0;
+        for (uint32_t word = 0; word < 256; ++word)
+          ups += encode_value(x, f, Rounding::sr8, false, word | word << 24) != low;
+        ASSERT_EQ(ups, part / 16) << x;  // floor(256·part/4096)
+      }
+    }
+}
+
 RC_GTEST_PROP(CodecProperty, matches_a_table_search_on_random_bits, (uint32_t bits, uint32_t random)) {
   for (const NamedFormat& named : formats()) {
     if (named.format.bits > 8) continue;

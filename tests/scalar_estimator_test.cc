@@ -74,6 +74,16 @@ TEST(Dge, is_zero_outside_max_normal_and_closed_at_the_ends) {
   EXPECT_EQ(m(-6.0, "dge(5,3)"), 0.2f);
 }
 
+TEST(Dge, has_the_last_interval_s_value_at_max_normal_of_every_format) {
+  // The last interval is closed: u = 1 at its upper end, for M = 0 (8 to 16 in e3m0) as for the others.
+  for (const ElementFormat& format : {kE1m2, kE3m0, kE2m3, kE3m2, kE4m3, kE5m2, kInt8, kInt4})
+    for (const double sign : {1.0, -1.0}) {
+      EXPECT_EQ(m(sign * max_normal_value(format), "dge(5,3)", format), 0.2f) << format_name(format);
+      EXPECT_EQ(m(sign * max_normal_value(format) * 1.0001, "dge(5,3)", format), 0.0f) << format_name(format);
+    }
+  EXPECT_EQ(m(12.0, "dge(5,3)", kE3m0), 3.0f);
+}
+
 TEST(Dge, eps_smooths_the_peak_to_the_value_of_the_paper) {
   // f'(midpoint) = (1/k)·ε^(1/k − 1): the clip of 3 corresponds to ε = 0.033876 for k = 5.
   EXPECT_NEAR(m(2.5, "dge(5,100,0.033876)"), 3.0, 1e-4);
@@ -81,7 +91,7 @@ TEST(Dge, eps_smooths_the_peak_to_the_value_of_the_paper) {
 }
 
 TEST(Dge, is_symmetric_and_uses_each_format_s_own_intervals) {
-  for (const ElementFormat& format : {kE2m1, kE2m3, kE3m2, kE4m3, kE5m2, kFp16}) {
+  for (const ElementFormat& format : {kE2m1, kE1m2, kE3m0, kE2m3, kE3m2, kE4m3, kE5m2, kInt8, kInt4, kFp16}) {
     const test::GridTable table = test::grid_table(format);
     for (size_t i = 0; i + 1 < table.values.size(); i += 1 + table.values.size() / 100) {
       const double lo = table.values[i], hi = table.values[i + 1];
@@ -111,6 +121,33 @@ TEST(Soft, converges_to_the_hard_quantizer_as_beta_grows) {
     EXPECT_LE(fine, coarse + 1e-6) << y;
     EXPECT_NEAR(fine, 0, 1e-4) << y;
   }
+}
+
+TEST(SoftForward, is_the_integral_of_its_multiplier) {
+  // f(0) = 0 and f' = m, the midpoints below zero included.
+  for (const ElementFormat& format : {kE2m1, kE1m2, kE3m0, kInt4}) {
+    const Estimator estimator = parse_estimator("soft(6)");
+    for (const double y : {0.1, 0.7, 1.4, 2.6, 5.5, 9.0}) {
+      const auto multiplier = [&](double t) { return scalar::estimator_multiplier(t, estimator, format); };
+      EXPECT_NEAR(scalar::soft_value(y, 6, format), integral(multiplier, 0, y, 20000), 2e-5) << format_name(format);
+      EXPECT_EQ(scalar::soft_value(-y, 6, format), -scalar::soft_value(y, 6, format));
+    }
+  }
+}
+
+TEST(SoftForward, converges_to_the_hard_quantizer_as_beta_grows) {
+  // The sum weighted with step heights, §5; weighted with the grid values v_i it would not.
+  for (const ElementFormat& format : {kE2m1, kE1m2, kE3m0, kE2m3, kE4m3, kInt8}) {
+    for (const double part : {0.03, 0.11, 0.34, 0.47, 0.62, 0.98, 1.4}) {
+      const double y = part * max_normal_value(format);
+      const auto hard =
+          static_cast<double>(scalar::decode_code(scalar::encode_value(y, format, Rounding::rne, false), format));
+      EXPECT_NEAR(scalar::soft_value(y, 1e5, format), hard, 1e-9 * hard) << format_name(format) << " " << y;
+    }
+  }
+  EXPECT_TRUE(std::signbit(scalar::soft_value(-0.0, 20, kE2m1)));
+  EXPECT_EQ(scalar::soft_value(0.0, 20, kE2m1), 0.0);
+  EXPECT_EQ(scalar::soft_value(static_cast<double>(kInf), 20, kE2m1), 6.0);
 }
 
 TEST(Soft, is_the_sum_of_logistic_derivatives) {
@@ -231,7 +268,7 @@ TEST(EstimatorGrad, uses_the_very_number_given_to_encode) {
 }
 
 TEST(EstimatorGrad, is_zero_in_a_marked_block_under_every_estimator) {
-  for (const char* estimator : {"ste", "ste_clip", "dge(5,3)", "soft(20)", "quest"})
+  for (const char* estimator : {"ste", "ste_clip", "dge(5,3)", "soft(20)", "dsq(0.2)", "ewgs(0.1)", "quest"})
     EXPECT_TRUE(test::same_bits(gradient({4}, {1, -2, 3, kInf}, {1, kNan, 2, 3}, "mxfp4", estimator),
                                 {0.0f, -0.0f, 0.0f, kNan}))
         << estimator;
@@ -242,6 +279,13 @@ TEST(EstimatorGrad, clips_a_block_maximum_that_the_scale_lets_exceed_max_normal)
   EXPECT_EQ(gradient({2}, {1, 1}, {7.5f, 1.0f}, "mxfp4", "ste_clip"), (std::vector<float>{0, 1}));
   EXPECT_EQ(gradient({2}, {1, 1}, {7.5f, 1.0f}, "mxfp4", "ste"), (std::vector<float>{1, 1}));
   EXPECT_EQ(gradient({2}, {1, 1}, {7.5f, 1.0f}, "e2m1:b32:e8m0/rceil", "ste_clip"), (std::vector<float>{1, 1}));
+}
+
+TEST(EstimatorGrad, sees_three_quarters_of_y_under_sr34) {
+  // y = 0.75·8 = 6 lies on max_normal.
+  EXPECT_EQ(gradient({2}, {1, 1}, {8.0f, 1.0f}, "e2m1:none:rne+sr34", "ste_clip"), (std::vector<float>{1, 1}));
+  EXPECT_EQ(gradient({2}, {1, 1}, {8.0f, 1.0f}, "e2m1:none", "ste_clip"), (std::vector<float>{0, 1}));
+  EXPECT_EQ(gradient({1}, {1}, {8.0f}, "e2m1:none:rne+sr34", "quest"), (std::vector<float>{0}));
 }
 
 }  // namespace

@@ -326,7 +326,8 @@ TEST(RandomBits, are_random123_s_known_answers) {
 TEST(StochasticRounding, chunks_with_their_row_offset_equal_the_whole) {
   constexpr int64_t kRows = 12, kCols = 37;
   const std::vector<float> x = draw(kRows * kCols, 21, false);
-  for (const char* spec : {"mxfp4:sr32", "bf16:none:sr32", "e2m1:row:fp32/pow2:sr32", "e2m1:b16:e4m3/one:sr32"}) {
+  for (const char* spec : {"mxfp4:sr32", "bf16:none:sr32", "e2m1:row:fp32/pow2:sr32", "e2m1:b16:e4m3/one:sr32",
+                           "mxint8:sr8", "e3m0:b16:ue8m0/one:sr8", "e2m1:b32:e8m0/opt:sr32+sr34"}) {
     const std::vector<float> whole = quantize({kRows, kCols}, x, spec).decoded;
     for (const int64_t rows : {1, 3, 4, 6}) {
       std::vector<float> pieces;
@@ -354,11 +355,17 @@ TEST(StochasticRounding, offsets_past_2_31_elements_use_64_bit_indices) {
 TEST(StochasticRounding, has_the_value_as_its_mean) {
   constexpr int64_t kCount = 100000;
   for (const float v : {0.1f, 0.3f, 1.25f, -2.75f, 3.9f, 5.0f}) {
-    const std::vector<float> out = quantize({kCount}, std::vector<float>(kCount, v), "e2m1:none:sr32").decoded;
-    double sum = 0;
-    for (const float q : out) sum += q;
+    const auto mean_of = [&](const std::string& spec) {
+      double sum = 0;
+      for (const float q : quantize({kCount}, std::vector<float>(kCount, v), spec).decoded) sum += q;
+      return sum / kCount;
+    };
     // Six standard deviations of a variable that takes two values at most 2 apart.
-    EXPECT_NEAR(sum / kCount, v, 6 * 1.0 / std::sqrt(kCount)) << v;
+    const double six = 6 * 1.0 / std::sqrt(kCount);
+    EXPECT_NEAR(mean_of("e2m1:none:sr32"), v, six) << v;
+    EXPECT_NEAR(mean_of("e2m1:none:sr32+sr34"), 0.75 * v, six) << v;
+    // 8 bits round toward zero by less than one 256th of a step.
+    EXPECT_NEAR(mean_of("e2m1:none:sr8"), v, six + 2.0 / 256) << v;
   }
 }
 
