@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/io/ggml_blocks.h"
+#include "cli/io/safetensors.h"
 #include "reference/contract/error.h"
 #include "reference/contract/host_math.h"
 #include "tests/bits.h"
@@ -165,6 +166,31 @@ TEST(GgmlBlocks, random_blocks_are_those_of_the_oracle) {
         }
       }
     }
+  }
+}
+
+/// golden/spec/ggml.safetensors: written by ggml's own Python package.
+template <class T>
+std::vector<T> golden(const char* name) {
+  const HostTensor tensor = SafetensorsFile(FP4SIM_GOLDEN_DIR "/spec/ggml.safetensors").read(name);
+  const std::span<const T> values = tensor.as<T>();
+  return {values.begin(), values.end()};
+}
+
+TEST(GgmlBlocks, mxfp4_bytes_are_those_of_ggmls_own_package) {
+  const std::vector<uint8_t> blocks = golden<uint8_t>("mxfp4.blocks");
+  ASSERT_EQ(blocks.size(), 96u * 17);
+  EXPECT_EQ(encode(kMx, golden<float>("mxfp4.x")), blocks);
+}
+
+TEST(GgmlBlocks, nvfp4_values_and_scale_codes_are_those_of_ggmls_own_package) {
+  EXPECT_EQ(decode(kNv, golden<uint8_t>("nvfp4.blocks")), golden<float>("nvfp4.x"));
+  const std::vector<float> numbers = golden<float>("scale.x");
+  const std::vector<uint8_t> codes = golden<uint8_t>("scale.code");
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const float amax = numbers[i] * 6;
+    if (amax / 6 != numbers[i]) continue;
+    EXPECT_EQ(encode(kNv, block(kNv, {amax}))[0], codes[i]) << numbers[i];
   }
 }
 
