@@ -9,6 +9,9 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 for _ in $(seq 400); do echo "The quick brown fox jumps over the lazy dog; the dog sleeps."; done > book.txt
+# w.npy: 64 binary32 numbers, 0x3F800000 and 0x40400000 in turn (1 and 3)
+printf '\x93NUMPY\x01\x00\x46\x00%-69s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (64,), }" > w.npy
+for _ in $(seq 32); do printf '\x00\x00\x80\x3f\x00\x00\x40\x40'; done >> w.npy
 
 count=0
 while IFS= read -r line; do
