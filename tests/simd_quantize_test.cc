@@ -87,8 +87,10 @@ std::vector<std::string> wide_specs() {
   }
   for (const std::string element : kWideUnscaled)
     for (int i = 0; i < 9; ++i) add(element + ":none");
-  for (const char* spec : {"e4m3:none:sr8+ieee", "e5m2:none:sr8+sr34+ieee", "e5m2:b32:e8m0/opt:rne+ieee",
-                           "e4m3:2d16:e8m0/opt:rtp+ieee", "e4m3:col:fp32:rne+ieee"})
+  for (const char* spec :
+       {"e4m3:none:sr8+ieee", "e5m2:none:sr8+sr34+ieee", "e4m1b149f:b16:e4m3/te:rne", "e1m2b144f:row:e4m3/te:rtn",
+        "fp32:none:rne+sr34", "fp32:none:sr32+sr34", "fp32:none:sr8+sr34", "fp32:none:rtp+sr34",
+        "e5m2:b32:e8m0/opt:rne+ieee", "e4m3:2d16:e8m0/opt:rtp+ieee", "e4m3:col:fp32:rne+ieee"})
     specs.push_back(spec);
   return specs;
 }
@@ -285,7 +287,7 @@ TEST(SimdQuantize, takes_the_tensor_amax_from_its_input) {
   for (const auto& backend : all_levels())
     for (const char* spec : {"nvfp4", "e2m1:b16:e4m3/exact:sr32", "e2m1:2d16:e4m3/4over6(mse):rne", "e4m3:tensor:fp32",
                              "int8:tensor:e8m0/opt:rne", "e2m1bautof:none:rne", "e3m0bautof:none:sr8",
-                             "e2m1:tensor:e4m3/te:rne", "e2m1:b16:ue5m3/te:rtz"})
+                             "e2m1:tensor:e4m3/te:rne", "e2m1:b16:ue5m3/te:rtz", "e2m1:tensor:e4m3/exact:rne"})
       for (const float amax : {0.0f, 0.75f, 12.5f, 0x1p-140f, 0x1.8p127f})
         for (const Values values : {Values::bell, Values::with_specials, Values::zeros}) {
           const Case c{spec, "ste", {5, 100}, Axis::last, values, 8};

@@ -155,7 +155,7 @@ void copy_canonical(const float* x, int64_t n, float* y, const Context& context)
 
 void ops::quantize(const NodeCall& call, const Context& context) {
   const Tensor& q = call.out[0];
-  if (is_identity_f32(q.type.spec.element))
+  if (is_identity_f32(q.type.spec.element) && !q.type.spec.sr34)
     return copy_canonical(in_data<float>(call.in[0]), element_count(q.type.shape), out_data<float>(q), context);
   Quantizer(call, context).run();
 }

@@ -114,7 +114,12 @@ void store_e4m3(const uint32_t* amax, int64_t n, uint8_t* scales, Quotient quoti
     float b[kChunk];
     uint8_t codes[kChunk];
     int64_t i = 0;
-    for (; i < count; ++i) b[i] = amax[at + i] >= kF32Inf ? kNaN : quotient(from_bits(amax[at + i]));
+    for (; i < count; ++i) {
+      const uint32_t bits = amax[at + i];
+      const float of_positive = quotient(from_bits(bits));
+      const float of_finite = bits == 0 ? 0.0f : of_positive;  // 0 times an infinite factor would be NaN
+      b[i] = bits >= kF32Inf ? kNaN : of_finite;
+    }
     for (; i % kStoreLanes != 0; ++i) b[i] = 0.0f;
     encode_array<Rounding::rne, 3>(kScaleCodec, b, nullptr, i, codes);
     for (i = 0; i < count; ++i) scales[at + i] = codes[i];

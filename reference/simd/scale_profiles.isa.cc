@@ -20,7 +20,7 @@ void store(const ScalePlan& p, const uint32_t* amax, int64_t n, uint8_t* scales,
   for (int64_t at = 0; at < n; at += kChunk) {
     const int64_t count = n - at < kChunk ? n - at : kChunk;
     double b[kChunk];
-    uint16_t codes[kChunk];
+    uint32_t codes[kChunk];
     for (int64_t i = 0; i < count; ++i) {
       const uint32_t bits = amax[at + i];
       const double of_positive = static_cast<double>(quotient(__builtin_bit_cast(float, bits)));

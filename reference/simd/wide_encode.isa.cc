@@ -35,8 +35,8 @@ inline int64_t rounds_up(Cut c, uint32_t random) {
   if constexpr (R == Rounding::rtz) return 0;
   if constexpr (R == Rounding::rtp) return (c.rest != 0) & (c.negative + 1);
   if constexpr (R == Rounding::rtn) return (c.rest != 0) & -c.negative;
-  // r < F = floor(2^bits·rest/step)
-  if constexpr (R == Rounding::sr32) return int64_t{random} < c.rest >> at_most(c.dropped - 32, 63);
+  // r < F = floor(2^bits·rest/step); a step is at least 2^29, that of fp32.
+  if constexpr (R == Rounding::sr32) return int64_t{random} < (c.rest << 3) >> at_most(c.dropped - 29, 63);
   if constexpr (R == Rounding::sr8) return int64_t{random & 255u} < c.rest >> at_most(c.dropped - 8, 63);
 }
 
@@ -52,7 +52,7 @@ inline int64_t largest_code(const Codec& c, int64_t infinite, int64_t negative) 
 }
 
 template <Rounding R>
-void encode_all(const Codec& c, const double* y, const uint32_t* random, int64_t n, uint16_t* codes) {
+void encode_all(const Codec& c, const double* y, const uint32_t* random, int64_t n, uint32_t* codes) {
   const int64_t m = c.mantissa_bits, emin = c.emin, sign_code = int64_t{1} << (c.bits - 1), all = 2 * sign_code - 1;
   const int64_t nan_code = c.nan_code, signed_below = c.unsigned_from;
   const bool twos_complement = c.twos_complement;
@@ -77,13 +77,13 @@ void encode_all(const Codec& c, const double* y, const uint32_t* random, int64_t
     const int64_t of_sign_bit = code < signed_below ? code | (negative & sign_code) : code;
     const int64_t of_complement = ((code ^ negative) - negative) & all;
     const int64_t of_number = twos_complement ? of_complement : of_sign_bit;
-    codes[i] = static_cast<uint16_t>(absolute > kInfinity ? nan_code : of_number);
+    codes[i] = static_cast<uint32_t>(absolute > kInfinity ? nan_code : of_number);
   }
 }
 
 /// y and codes of one segment; elements from n to a multiple of 8 get code 0.
 void encode_segment(const EncodeJob& job, const float* x, int64_t n, int64_t at, BlockFactors f, int64_t first,
-                    uint16_t* codes) {
+                    uint32_t* codes) {
   alignas(64) double y[kSegment];
   alignas(64) uint32_t words[kSegment + kPhiloxSlack];
   wide_values(job.value, x, n, at, f, y);
@@ -93,16 +93,24 @@ void encode_segment(const EncodeJob& job, const float* x, int64_t n, int64_t at,
   for (int64_t i = n; i % 8 != 0; ++i) codes[i] = 0;
 }
 
+void store_codes(int32_t bits, const uint32_t* codes, int64_t n, uint8_t* out) {
+  if (bits <= 8) return pack_bits(bits, codes, n, out);
+  if (bits == 32) {
+    __builtin_memcpy(out, codes, static_cast<size_t>(4 * n));
+    return;
+  }
+  alignas(64) uint16_t words[kSegment];
+  for (int64_t i = 0; i < n; ++i) words[i] = static_cast<uint16_t>(codes[i]);
+  __builtin_memcpy(out, words, static_cast<size_t>(2 * n));
+}
+
 void encode(const EncodeJob& job, const float* x, int64_t n, BlockFactors f, int64_t first, uint8_t* out) {
-  alignas(64) uint16_t codes[kSegment];
+  alignas(64) uint32_t codes[kSegment];
   for (int64_t at = 0; at < n; at += kSegment) {
     const int64_t count = n - at < kSegment ? n - at : kSegment;
     encode_segment(job, x + at, count, at, f, first + at, codes);
     uint8_t* to = out + at * job.codec.bits / 8;
-    if (job.codec.bits == 16)
-      __builtin_memcpy(to, codes, static_cast<size_t>(2 * count));
-    else
-      pack_bits(job.codec.bits, codes, count, to);
+    store_codes(job.codec.bits, codes, count, to);
   }
 }
 
@@ -127,7 +135,7 @@ void relative_errors(const float* x, float wanted, const float* values, const fl
 
 void add_errors(const ErrorJob& job, const float* x, int64_t n, BlockFactors f, BlockFactors scales, int64_t first,
                 double* sums) {
-  alignas(64) uint16_t codes[kSegment];
+  alignas(64) uint32_t codes[kSegment];
   alignas(64) float values[kSegment], each[kSegment];
   alignas(64) double errors[kSegment];
   const bool opt = job.rule == ScaleRule::opt;
@@ -162,7 +170,7 @@ uint32_t finite_amax(const float* x, int64_t n) {
 
 }  // namespace
 
-void encode_wide(const Codec& codec, const double* y, const uint32_t* random, int64_t n, uint16_t* codes) {
+void encode_wide(const Codec& codec, const double* y, const uint32_t* random, int64_t n, uint32_t* codes) {
   switch (codec.rounding) {
     case Rounding::rne: return encode_all<Rounding::rne>(codec, y, random, n, codes);
     case Rounding::rna: return encode_all<Rounding::rna>(codec, y, random, n, codes);

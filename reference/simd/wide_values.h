@@ -59,8 +59,10 @@ inline void wide_values(const ValuePlan& p, const float* x, int64_t n, int64_t a
       break;
     case Scaling::quotient:
       for (int64_t i = 0; i < n; ++i) {
-        const double denominator = static_cast<double>(each[i]) * p.amax;
-        y[i] = finite_value(x[i], each[i], static_cast<double>(x[i]) * p.numerator / denominator);
+        const double denominator = static_cast<double>(each[i]) * p.amax, wide = static_cast<double>(x[i]);
+        // f is infinite where b = 0: y = 0, A = 0 included.
+        const double quotient = each[i] > kLargestFloat ? wide * 0.0 : wide * p.numerator / denominator;
+        y[i] = finite_value(x[i], each[i], quotient);
       }
       break;
     case Scaling::multiply_away: __builtin_unreachable();
