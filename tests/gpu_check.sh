@@ -52,9 +52,10 @@ stage_1() {
 }
 
 stage_2() {
-  local status=0 directory
+  local status=0 directory rounds
   directory=$(mktemp -d)
-  fuzz_ops "$directory" "$FP4SIM" fuzz --backend cuda --against scalar --iterations 1000 --seconds $((LIMIT - 60)) \
+  rounds=$((($(ops | wc -l) + JOBS - 1) / JOBS))
+  fuzz_ops "$directory" "$FP4SIM" fuzz --backend cuda --against scalar --seconds $(((LIMIT - 60) / rounds)) \
     --seed "$SEED" || status=1
   cat "$directory"/*.txt >> "$LOG"
   cp "$directory"/*.case "$LOGS" 2> /dev/null || true
@@ -65,23 +66,30 @@ stage_2() {
 
 final() { sed -n "s/^final: .*$1=\([^ ]*\).*/\1/p"; }
 
-stage_3() {
-  local status=0 recipe model count=0 equal=0 cuda simd
+# Every recipe with both models in lockstep, several at a time; one log each in a directory
+lockstep_runs() {
+  local recipe model
   for recipe in cli/train/recipes/*.toml; do
-    recipe=$(basename "$recipe" .toml)
-    for model in gpt llama; do
-      count=$((count + 1))
-      echo "== $recipe $model" >> "$LOG"
-      if limited "$FP4SIM" train --preset tiny --steps 50 --recipe "$recipe" --model "$model" \
-        --backend lockstep:simd,cuda >> "$LOG" 2>&1; then equal=$((equal + 1)); else status=1; fi
-    done
-  done
-  local run=(train --preset small --recipe fp4-dge-occ --model gpt --layers 4 --width 128 --context 64 --batch 12
-    --steps 1000 --corpus-bytes 500000)
-  cuda=$(limited "$FP4SIM" "${run[@]}" --backend cuda | tee -a "$LOG" | final hash) || status=1
-  simd=$(limited "$FP4SIM" "${run[@]}" --backend simd | tee -a "$LOG" | final hash) || status=1
+    for model in gpt llama; do echo "$(basename "$recipe" .toml) $model"; done
+  done | xargs -P $((JOBS / 2 > 0 ? JOBS / 2 : 1)) -L 1 bash -c '
+    fp4sim=$(realpath "$1") && mkdir -p "$2/$3-$4" && cd "$2/$3-$4" &&
+    "$fp4sim" train --preset tiny --steps 50 --val-fraction 0 --recipe "$3" --model "$4" --backend lockstep:simd,cuda \
+      --threads 2 > log 2>&1' _ "$FP4SIM" "$1"
+}
+
+stage_3() {
+  local status=0 directory cuda simd run
+  directory=$(mktemp -d)
+  lockstep_runs "$directory" || status=1
+  cat "$directory"/*/log >> "$LOG"
+  cp "$directory"/*/*.case "$LOGS" 2> /dev/null || true
+  run=(train --recipe fp4-dge-occ --model gpt --layers 4 --heads 4 --width 128 --context 64 --batch 12 --steps 1000
+    --corpus-bytes 500000 --val-fraction 0)
+  cuda=$(limited "$FP4SIM" "${run[@]}" --backend cuda 2>> "$LOG" | tee -a "$LOG" | final hash) || status=1
+  simd=$(limited "$FP4SIM" "${run[@]}" --backend simd 2>> "$LOG" | tee -a "$LOG" | final hash) || status=1
   [ -n "$cuda" ] && [ "$cuda" = "$simd" ] || status=1
-  summary "lockstep:simd,cuda 50 steps: $equal of $count runs equal; 1000 steps of fp4-dge-occ: cuda ${cuda:0:16} simd ${simd:0:16}"
+  summary "lockstep:simd,cuda, 50 steps: $(grep -l '^final:' "$directory"/*/log | wc -l) of $(ls "$directory" | wc -l) runs equal;\
+ 1000 steps of fp4-dge-occ: cuda ${cuda:0:16} simd ${simd:0:16}"
   return $status
 }
 
@@ -89,11 +97,13 @@ stage_4() {
   local status=0 recipe speeds=()
   for recipe in bf16 fp4-dge-occ mxfp4-ste; do
     speeds+=("$recipe $(limited "$FP4SIM" train --backend cuda --recipe "$recipe" --model gpt --layers 6 --heads 6 \
-      --width 384 --context 256 --batch 64 --steps 60 --eval-batches 1 2>> "$LOG" | tee -a "$LOG" | final tokens_per_s)") ||
+      --width 384 --context 256 --batch 64 --steps 60 --val-fraction 0 2>> "$LOG" | tee -a "$LOG" | final tokens_per_s)") ||
       status=1
+    limited "$FP4SIM" train --backend cuda --recipe "$recipe" --model gpt --layers 6 --heads 6 --width 384 --context 256 \
+      --batch 64 --steps 5 --val-fraction 0 --profile >> "$LOG" 2>&1 || status=1
   done
   limited "$CARRY/gpu_bench" >> "$LOG" 2>&1 || status=1
-  summary "tokens/s: $(printf '%s; ' "${speeds[@]}")$(grep -c 'us\|[0-9]$' "$LOG") lines of figures in the log"
+  summary "tokens/s: $(printf '%s; ' "${speeds[@]}")single nodes in $LOG"
   return $status
 }
 
