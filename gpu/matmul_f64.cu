@@ -21,32 +21,43 @@ static_assert(kPanel % kSlice == 0);
 /// kSlice k of `rows` rows of one operand: read to registers, stored as [k][row]. The pitch keeps the lanes of half a
 /// warp, four k of four rows, in different banks.
 template <int rows>
-struct Slice {
+class SliceLoader {
+ public:
   static constexpr int kPitch = rows + 4;
   static constexpr int kLoads = rows * kSlice / kThreads;
-  float held[kLoads];
 
-  __device__ static int row_of(int item, bool k_contiguous) { return k_contiguous ? item / kSlice : item % rows; }
-  __device__ static int k_of(int item, bool k_contiguous) { return k_contiguous ? item % kSlice : item / rows; }
+  /// The thread's elements begin at (row, k) of the slice; the next lies some rows (k contiguous) or k further.
+  __device__ SliceLoader(const Operand& o, int64_t matrix, int64_t first_row, int64_t first_k)
+      : k_contiguous_(o.k_stride == 1),
+        row_(static_cast<int>(k_contiguous_ ? threadIdx.x / kSlice : threadIdx.x % rows)),
+        k_(static_cast<int>(k_contiguous_ ? threadIdx.x % kSlice : threadIdx.x / rows)),
+        row_step_(k_contiguous_ ? kThreads / kSlice : 0),
+        k_step_(k_contiguous_ ? 0 : kThreads / rows),
+        rows_left_(static_cast<int>(least(o.rows - first_row, rows)) - row_),
+        from_(o.matrix(matrix) + (first_row + row_) * o.row_stride + (first_k + k_) * o.k_stride),
+        across_(row_step_ * o.row_stride + k_step_ * o.k_stride),
+        advance_(kSlice * o.k_stride) {}
 
-  /// What lies outside of the operand is zero.
-  __device__ void load(const Operand& o, int64_t matrix, int64_t first_row, int64_t first_k) {
-    const bool k_contiguous = o.k_stride == 1;
+  /// Reads the thread's part of the next slice, of which `k_left` k exist; what lies outside of the operand is zero.
+  __device__ void load(int64_t k_left) {
+    const int left = static_cast<int>(least(k_left, kSlice)) - k_;
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int item = static_cast<int>(threadIdx.x) + i * kThreads;
-      const int64_t row = first_row + row_of(item, k_contiguous), k = first_k + k_of(item, k_contiguous);
-      held[i] = row < o.rows && k < o.k ? o.matrix(matrix)[row * o.row_stride + k * o.k_stride] : 0.0f;
-    }
+    for (int i = 0; i < kLoads; ++i)
+      held_[i] = i * row_step_ < rows_left_ && i * k_step_ < left ? from_[i * across_] : 0.0f;
+    from_ += advance_;
   }
 
-  __device__ void store(bool k_contiguous, double (*to)[kPitch]) const {
+  __device__ void store(double (*to)[kPitch]) const {
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int item = static_cast<int>(threadIdx.x) + i * kThreads;
-      to[k_of(item, k_contiguous)][row_of(item, k_contiguous)] = static_cast<double>(held[i]);
-    }
+    for (int i = 0; i < kLoads; ++i) to[k_ + i * k_step_][row_ + i * row_step_] = static_cast<double>(held_[i]);
   }
+
+ private:
+  bool k_contiguous_;
+  int row_, k_, row_step_, k_step_, rows_left_;
+  const float* from_;
+  int64_t across_, advance_;
+  float held_[kLoads];
 };
 
 /// The outputs of one lane: columns 2t, 2t + 1 of row g of each 8×8 tile, g = lane / 4, t = lane mod 4.
@@ -85,30 +96,30 @@ __device__ void promote(const float* scales_a, const float* scales_b, LaneOutput
 __global__ void __launch_bounds__(kThreads)
     f64_kernel(Operand a, Operand b, OperandScales scales_a, OperandScales scales_b, int64_t block, TileGrid grid,
                Epilogue epilogue) {
-  __shared__ double slice_a[kSlice][Slice<kTileM>::kPitch], slice_b[kSlice][Slice<kTileN>::kPitch];
+  __shared__ double slice_a[kSlice][SliceLoader<kTileM>::kPitch], slice_b[kSlice][SliceLoader<kTileN>::kPitch];
   const Tile tile = tile_at(grid, blockIdx.x, kTileM, kTileN);
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
   const int row0 = warp / kWarpsN * kWarpSide, col0 = warp % kWarpsN * kWarpSide;
   const int64_t panel_k = block == 0 ? grid.k : kPanel, last_k = least(tile.last_panel * panel_k, grid.k);
-  Slice<kTileM> next_a;
-  Slice<kTileN> next_b;
+  int64_t k = tile.first_panel * panel_k;
+  SliceLoader<kTileM> next_a(a, tile.matrix, tile.first_row, k);
+  SliceLoader<kTileN> next_b(b, tile.matrix, tile.first_col, k);
   LaneOutputs out;
   out.clear_dots();
-  int64_t k = tile.first_panel * panel_k;
-  next_a.load(a, tile.matrix, tile.first_row, k);
-  next_b.load(b, tile.matrix, tile.first_col, k);
+  next_a.load(last_k - k);
+  next_b.load(last_k - k);
   for (int64_t panel = tile.first_panel; panel < tile.last_panel; ++panel) {
     out.clear();
     const int64_t end = least((panel + 1) * panel_k, last_k);
     for (; k < end; k += kSlice) {
       __syncthreads();
-      next_a.store(a.k_stride == 1, slice_a);
-      next_b.store(b.k_stride == 1, slice_b);
+      next_a.store(slice_a);
+      next_b.store(slice_b);
       __syncthreads();
       if (k + kSlice < last_k) {
-        next_a.load(a, tile.matrix, tile.first_row, k + kSlice);
-        next_b.load(b, tile.matrix, tile.first_col, k + kSlice);
+        next_a.load(last_k - k - kSlice);
+        next_b.load(last_k - k - kSlice);
       }
 #pragma unroll
       for (int s = 0; s < kSlice; s += kStep) {

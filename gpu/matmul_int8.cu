@@ -71,7 +71,7 @@ struct Slice {
 /// The outputs of one lane: four of each 16×8 tile.
 struct LaneOutputs {
   float acc[kRowTiles][kColTiles][4];
-  int dot[kRowTiles][kColTiles][4];  // of blocks longer than a slice and of the vector rule
+  int dot[kRowTiles][kColTiles][4];  // where kHoldsDots
 
   __device__ void clear() {
 #pragma unroll
@@ -101,52 +101,59 @@ __device__ void promote(const int (&dot)[4], const float* scales_a, const float*
   }
 }
 
-/// Adds a slice; `blocks` of its blocks exist (blocks longer than it: 1 where it ends one, else 0).
+/// True where the dot of a block goes on through a whole slice and longer: it is kept for each output.
+template <int block>
+constexpr bool kHoldsDots = block == 0 || block >= kSlice;
+
+/// Adds a slice; `blocks` of its blocks exist (blocks as long as it and longer: 1 where it ends one, else 0).
 template <int block>
 __device__ void add_slice(const Slice<block>& s, int row0, int col0, int blocks, float unit, LaneOutputs& out) {
-  constexpr bool kHeldDots = block == 0 || block > kSlice;
+  constexpr int kHalf = 32, kHalfBlocks = block == 16 ? 2 : 1;  // k of one instruction, blocks in them
   const int lane = static_cast<int>(threadIdx.x % kWarp), g = lane / 4, t = lane % 4;
-  uint32_t b[kColTiles][kChunks];
 #pragma unroll
-  for (int n = 0; n < kColTiles; ++n) {
-    const int row = col0 + 8 * n + lane % 8;
-    load_matrices(b[n], &s.b[row][s.place(row, lane / 8)]);
-  }
+  for (int half = 0; half < kSlice / kHalf; ++half) {
+    uint32_t b[kColTiles][2];
 #pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {
-    uint32_t a[2][4];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = row0 + 16 * m + lane % 16;
-      load_matrices(a[half], &s.a[row][s.place(row, 2 * half + lane / 16)]);
+    for (int pair = 0; pair < kColTiles / 2; ++pair) {
+      uint32_t r[4];
+      const int row = col0 + 16 * pair + lane / 16 * 8 + lane % 8;
+      load_matrices(r, &s.b[row][s.place(row, 2 * half + lane / 8 % 2)]);
+      b[2 * pair][0] = r[0], b[2 * pair][1] = r[1], b[2 * pair + 1][0] = r[2], b[2 * pair + 1][1] = r[3];
     }
-    const int row = row0 + 16 * m + g;
 #pragma unroll
-    for (int n = 0; n < kColTiles; ++n) {
-      const int col = col0 + 8 * n + 2 * t;
-      if constexpr (kHeldDots) {
-        multiply_k32(out.dot[m][n], a[0], b[n][0], b[n][1]);
-        multiply_k32(out.dot[m][n], a[1], b[n][2], b[n][3]);
-        if (block != 0 && blocks > 0)
-          promote(out.dot[m][n], &s.scales_a[0][row], &s.scales_b[0][col], unit, out.acc[m][n]);
-      } else {
+    for (int m = 0; m < kRowTiles; ++m) {
+      uint32_t a[4];
+      const int a_row = row0 + 16 * m + lane % 16, row = row0 + 16 * m + g;
+      load_matrices(a, &s.a[a_row][s.place(a_row, 2 * half + lane / 16)]);
 #pragma unroll
-        for (int number = 0; number < Slice<block>::kBlocks; ++number) {
-          if (number >= blocks) break;
-          int dot[4] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits};
-          if constexpr (block == 16) {
-            const int half = number / 2, quarter = number % 2 * 2;
-            multiply_k16(dot, a[half][quarter], a[half][quarter + 1], b[n][number]);
-          } else if constexpr (block == 32) {
-            multiply_k32(dot, a[number], b[n][2 * number], b[n][2 * number + 1]);
-          } else {
-            multiply_k32(dot, a[0], b[n][0], b[n][1]);
-            multiply_k32(dot, a[1], b[n][2], b[n][3]);
+      for (int n = 0; n < kColTiles; ++n) {
+        if constexpr (kHoldsDots<block>) {
+          multiply_k32(out.dot[m][n], a, b[n][0], b[n][1]);
+        } else {
+#pragma unroll
+          for (int in_half = 0; in_half < kHalfBlocks; ++in_half) {
+            const int number = half * kHalfBlocks + in_half, col = col0 + 8 * n + 2 * t;
+            if (number >= blocks) break;
+            int dot[4] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits};
+            if constexpr (block == 16) {
+              multiply_k16(dot, a[2 * in_half], a[2 * in_half + 1], b[n][in_half]);
+            } else {
+              multiply_k32(dot, a, b[n][0], b[n][1]);
+            }
+            promote(dot, &s.scales_a[number][row], &s.scales_b[number][col], unit, out.acc[m][n]);
           }
-          promote(dot, &s.scales_a[number][row], &s.scales_b[number][col], unit, out.acc[m][n]);
         }
       }
     }
+  }
+  if constexpr (kHoldsDots<block> && block != 0) {
+    if (blocks == 0) return;
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+      for (int n = 0; n < kColTiles; ++n)
+        promote(out.dot[m][n], &s.scales_a[0][row0 + 16 * m + g], &s.scales_b[0][col0 + 8 * n + 2 * t], unit,
+                out.acc[m][n]);
   }
 }
 
@@ -155,7 +162,7 @@ template <int block>
 __device__ int blocks_to_promote(int64_t k, int64_t end_k) {
   if constexpr (block == 0) {
     return 0;
-  } else if constexpr (block > kSlice) {
+  } else if constexpr (kHoldsDots<block>) {
     return (k + kSlice) % block == 0 || k + kSlice >= end_k ? 1 : 0;
   } else {
     return static_cast<int>(least((end_k - k + block - 1) / block, Slice<block>::kBlocks));
@@ -164,7 +171,7 @@ __device__ int blocks_to_promote(int64_t k, int64_t end_k) {
 
 /// Two blocks of threads share a multiprocessor, where 128 registers of a thread suffice.
 template <int block>
-__global__ void __launch_bounds__(kThreads, block > kSlice ? 1 : 2)
+__global__ void __launch_bounds__(kThreads, block == 0 || !kHoldsDots<block> ? 2 : 1)
     int8_kernel(Int8Side a, Int8Side b, TileGrid grid, float unit, Epilogue epilogue) {
   __shared__ __align__(16) Slice<block> slices[2];
   const Tile tile = tile_at(grid, blockIdx.x, kTile, kTile);
@@ -187,7 +194,7 @@ __global__ void __launch_bounds__(kThreads, block > kSlice ? 1 : 2)
       __syncthreads();
       const int blocks = blocks_to_promote<block>(k, end_k);
       add_slice<block>(slices[buffer], row0, col0, blocks, unit, out);
-      if (block > kSlice && blocks > 0) out.start_dots(kMagicBits);
+      if (kHoldsDots<block> && blocks > 0) out.start_dots(kMagicBits);
       __syncthreads();
     }
 #pragma unroll

@@ -20,58 +20,69 @@ class SliceLoader {
   static constexpr int kPitch = kRows + 4;
   static constexpr int kLoads = kRows * kSlice / 4 / kThreads;
 
-  __device__ SliceLoader(const Operand& o, int64_t matrix, int64_t first_row)
-      : data_(o.matrix(matrix)), rows_(o.rows), k_(o.k), first_row_(first_row), aligned_(o.aligned()) {}
+  /// The thread's loads begin at (row, k) of the slice and lie kAcross rows (k contiguous) or k apart.
+  __device__ SliceLoader(const Operand& o, int64_t matrix, int64_t first_row, int64_t first_k)
+      : row_(static_cast<int>(k_contiguous ? threadIdx.x / kQuads : threadIdx.x % kQuads * 4)),
+        k_(static_cast<int>(k_contiguous ? threadIdx.x % kQuads * 4 : threadIdx.x / kQuads)),
+        rows_left_(static_cast<int>(least(o.rows - first_row, kRows)) - row_),
+        from_(o.matrix(matrix) +
+              (k_contiguous ? (first_row + row_) * o.k + first_k + k_ : (first_k + k_) * o.rows + first_row + row_)),
+        across_(kAcross * (k_contiguous ? o.k : o.rows)),
+        advance_(kSlice * (k_contiguous ? 1 : o.rows)),
+        aligned_(o.aligned()) {}
 
-  /// Reads the thread's part of the slice from first_k; what lies outside of the operand is zero.
-  __device__ void load(int64_t first_k) {
+  /// Reads the thread's part of the next slice, of which `k_left` k exist; what lies outside of the operand is zero.
+  __device__ void load(int64_t k_left) {
+    const int left = static_cast<int>(least(k_left, kSlice)) - k_;
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int64_t row = first_row_ + row_of(i), k = first_k + k_of(i);
-      const int64_t along = k_contiguous ? k : row, along_end = k_contiguous ? k_ : rows_;
-      const float* from = data_ + (k_contiguous ? row * k_ + k : k * rows_ + row);
-      const bool across = k_contiguous ? row < rows_ : k < k_;
-      if (across && aligned_ && along + 4 <= along_end) {
+      const float* from = from_ + i * across_;
+      const bool exists = (k_contiguous ? rows_left_ : left) > i * kAcross;
+      const int along = exists ? (k_contiguous ? left : rows_left_) : 0;
+      if (aligned_ && along >= 4) {
         held_[i] = *reinterpret_cast<const float4*>(from);
       } else {
-        float v[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) v[j] = across && along + j < along_end ? from[j] : 0.0f;
-        held_[i] = make_float4(v[0], v[1], v[2], v[3]);
+        held_[i] = make_float4(along > 0 ? from[0] : 0.0f, along > 1 ? from[1] : 0.0f, along > 2 ? from[2] : 0.0f,
+                               along > 3 ? from[3] : 0.0f);
       }
     }
+    from_ += advance_;
   }
 
   /// Stores what was read as [k][row].
   __device__ void store(float (*slice)[kPitch]) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int row = row_of(i), k = k_of(i);
       if (k_contiguous) {
-        slice[k][row] = held_[i].x, slice[k + 1][row] = held_[i].y;
-        slice[k + 2][row] = held_[i].z, slice[k + 3][row] = held_[i].w;
+        const int row = row_ + i * kAcross;
+        slice[k_][row] = held_[i].x, slice[k_ + 1][row] = held_[i].y;
+        slice[k_ + 2][row] = held_[i].z, slice[k_ + 3][row] = held_[i].w;
       } else {
-        *reinterpret_cast<float4*>(&slice[k][row]) = held_[i];
+        *reinterpret_cast<float4*>(&slice[k_ + i * kAcross][row_]) = held_[i];
       }
     }
   }
 
  private:
-  /// Row in the tile and k in the slice of the first element of load i.
-  __device__ static int row_of(int i) {
-    const int item = static_cast<int>(threadIdx.x) + i * kThreads;
-    return k_contiguous ? item / (kSlice / 4) : item % (kRows / 4) * 4;
-  }
-  __device__ static int k_of(int i) {
-    const int item = static_cast<int>(threadIdx.x) + i * kThreads;
-    return k_contiguous ? item % (kSlice / 4) * 4 : item / (kRows / 4);
-  }
+  static constexpr int kQuads = (k_contiguous ? kSlice : kRows) / 4;  // float4s along the contiguous direction
+  static constexpr int kAcross = kThreads / kQuads;
 
-  const float* data_;
-  int64_t rows_, k_, first_row_;
+  int row_, k_, rows_left_;
+  const float* from_;
+  int64_t across_, advance_;
   bool aligned_;
   float4 held_[kLoads];
 };
+
+/// The rows (columns) of one k that a thread owns.
+template <int quads>
+__device__ void read_fragment(const float* row, int side, float (&fragment)[4 * quads]) {
+#pragma unroll
+  for (int q = 0; q < quads; ++q) {
+    const float4 f = *reinterpret_cast<const float4*>(row + q * kSide * 4 + side * 4);
+    fragment[4 * q] = f.x, fragment[4 * q + 1] = f.y, fragment[4 * q + 2] = f.z, fragment[4 * q + 3] = f.w;
+  }
+}
 
 /// The outputs of one thread: rows 4·side + 64·quad + 0 … 3 of the tile, columns alike.
 template <int quads>
@@ -84,20 +95,22 @@ struct Outputs {
 #pragma unroll
       for (float& e : row) e = 0.0f;
   }
+  /// Adds the products of one k; `a` and `b` are its rows of the slices.
+  __device__ void add(const float* a, const float* b, int side_m, int side_n) {
+    float fa[4 * quads], fb[4 * quads];
+    read_fragment<quads>(a, side_m, fa);
+    read_fragment<quads>(b, side_n, fb);
+#pragma unroll
+    for (int i = 0; i < 4 * quads; ++i)
+#pragma unroll
+      for (int j = 0; j < 4 * quads; ++j) v[i][j] = fma32(fa[i], fb[j], v[i][j]);
+  }
   __device__ static int place(int side, int i) { return i / 4 * (kSide * 4) + side * 4 + i % 4; }
 };
 
-template <int quads>
-__device__ void read_fragment(const float* row, int side, float (&fragment)[4 * quads]) {
-#pragma unroll
-  for (int q = 0; q < quads; ++q) {
-    const float4 f = *reinterpret_cast<const float4*>(row + q * kSide * 4 + side * 4);
-    fragment[4 * q] = f.x, fragment[4 * q + 1] = f.y, fragment[4 * q + 2] = f.z, fragment[4 * q + 3] = f.w;
-  }
-}
-
 template <int quads, bool a_contiguous, bool b_contiguous>
-__global__ void __launch_bounds__(kThreads) panels_kernel(Operand a, Operand b, TileGrid grid, Epilogue epilogue) {
+__global__ void __launch_bounds__(kThreads, quads == 1 ? 2 : 1)
+    panels_kernel(Operand a, Operand b, TileGrid grid, Epilogue epilogue) {
   using LoaderA = SliceLoader<quads, a_contiguous>;
   using LoaderB = SliceLoader<quads, b_contiguous>;
   __shared__ __align__(16) float slices_a[2][kSlice][LoaderA::kPitch];
@@ -105,13 +118,13 @@ __global__ void __launch_bounds__(kThreads) panels_kernel(Operand a, Operand b, 
   constexpr int kTile = LoaderA::kRows, kOwn = 4 * quads;
   const Tile tile = tile_at(grid, blockIdx.x, kTile, kTile);
   const int side_m = static_cast<int>(threadIdx.x) / kSide, side_n = static_cast<int>(threadIdx.x) % kSide;
-  LoaderA loader_a(a, tile.matrix, tile.first_row);
-  LoaderB loader_b(b, tile.matrix, tile.first_col);
-  Outputs<quads> out;
-  const int64_t last_k = least(tile.last_panel * kPanel, grid.k);
   int64_t k = tile.first_panel * kPanel;
-  loader_a.load(k);
-  loader_b.load(k);
+  const int64_t last_k = least(tile.last_panel * kPanel, grid.k);
+  LoaderA loader_a(a, tile.matrix, tile.first_row, k);
+  LoaderB loader_b(b, tile.matrix, tile.first_col, k);
+  Outputs<quads> out;
+  loader_a.load(last_k - k);
+  loader_b.load(last_k - k);
   for (int64_t panel = tile.first_panel; panel < tile.last_panel; ++panel) {
     out.clear();
     const int64_t end = least((panel + 1) * kPanel, last_k);
@@ -121,20 +134,18 @@ __global__ void __launch_bounds__(kThreads) panels_kernel(Operand a, Operand b, 
       loader_b.store(slices_b[buffer]);
       __syncthreads();
       if (k + kSlice < last_k) {
-        loader_a.load(k + kSlice);
-        loader_b.load(k + kSlice);
+        loader_a.load(last_k - k - kSlice);
+        loader_b.load(last_k - k - kSlice);
       }
-      const int valid = static_cast<int>(least(kSlice, end - k));
+      const float* first_a = &slices_a[buffer][0][0];
+      const float* first_b = &slices_b[buffer][0][0];
+      if (end - k >= kSlice) {
 #pragma unroll
-      for (int s = 0; s < kSlice; ++s) {
-        if (s >= valid) break;  // a product of zeros would turn −0 into +0
-        float fa[kOwn], fb[kOwn];
-        read_fragment<quads>(slices_a[buffer][s], side_m, fa);
-        read_fragment<quads>(slices_b[buffer][s], side_n, fb);
-#pragma unroll
-        for (int i = 0; i < kOwn; ++i)
-#pragma unroll
-          for (int j = 0; j < kOwn; ++j) out.v[i][j] = fma32(fa[i], fb[j], out.v[i][j]);
+        for (int s = 0; s < kSlice; ++s)
+          out.add(first_a + s * LoaderA::kPitch, first_b + s * LoaderB::kPitch, side_m, side_n);
+      } else {  // not the zeros beyond the end: their products would turn −0 into +0
+        for (int s = 0; s < static_cast<int>(end - k); ++s)
+          out.add(first_a + s * LoaderA::kPitch, first_b + s * LoaderB::kPitch, side_m, side_n);
       }
     }
 #pragma unroll
