@@ -39,13 +39,18 @@ Attr parse_attr(const std::string& text) {
 
 std::string shape_text(const Shape& shape) { return fmt::format("{}", fmt::join(shape, ",")); }
 
+/// Sizes beyond it are damage: below it no product of sizes and bytes leaves int64.
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+
 Shape parse_shape(const std::string& text) {
   Shape shape;
+  int64_t elements = 1;  // a size of 0 counts as 1: other products of the sizes stay bounded too
   for (size_t at = 0; at < text.size();) {
     char* end = nullptr;
     const int64_t size = std::strtoll(text.c_str() + at, &end, 10);
     const auto next = static_cast<size_t>(end - text.c_str());
-    if (next == at || size < 0) throw Error("case file: `" + text + "` is no shape");
+    if (next == at || size < 0 || size > kMaxElements / elements) throw Error("case file: `" + text + "` is no shape");
+    elements *= std::max<int64_t>(size, 1);
     shape.push_back(size);
     at = next + 1;
   }

@@ -8,9 +8,9 @@
 #include <map>
 
 #include "fuzz/differential.h"
+#include "fuzz/golden_files.h"
 #include "reference/contract/digest.h"
 #include "reference/contract/error.h"
-#include "reference/contract/numerics_version.h"
 
 namespace fp4sim::fuzz {
 namespace {
@@ -53,22 +53,6 @@ bool is_small(const HostValue& value) {
 
 std::string parameters_of(const std::string& line) { return line.substr(0, line.find(" | ")); }
 
-std::string version_line() { return fmt::format("# numerics_version {}", kNumericsVersion); }
-
-/// The lines of a file but its comments; throws Error where it is missing or of other numerics.
-std::vector<std::string> read_lines(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) throw Error("golden file " + path.string() + " cannot be read");
-  std::vector<std::string> lines;
-  bool right_version = false;
-  for (std::string line; std::getline(file, line);) {
-    right_version = right_version || line == version_line();
-    if (!line.empty() && line[0] != '#') lines.push_back(line);
-  }
-  if (!right_version) throw Error("golden file " + path.string() + " has no line `" + version_line() + "`");
-  return lines;
-}
-
 std::map<Op, std::vector<CaseParameters>> cases_by_op() {
   std::map<Op, std::vector<CaseParameters>> groups;
   for (CaseParameters& p : golden_cases()) groups[p.op].push_back(std::move(p));
@@ -93,7 +77,7 @@ GoldenReport check_golden_ops(Backend& backend, Backend& maker, const std::strin
   for (const auto& [op, cases] : cases_by_op()) {
     const std::filesystem::path path = file_of(directory, op);
     std::map<std::string, std::string> stored;
-    for (const std::string& line : read_lines(path)) stored[parameters_of(line)] = line;
+    for (const std::string& line : read_golden_lines(path.string())) stored[parameters_of(line)] = line;
     for (const CaseParameters& p : cases) {
       ++report.rows;
       const std::string line = golden_line(backend, maker, p);
@@ -135,7 +119,8 @@ int64_t bless_golden_ops(Backend& scalar, const std::string& directory) {
     const std::filesystem::path path = file_of(directory, op);
     std::filesystem::create_directories(path.parent_path());
     std::ofstream file(path);
-    file << "# Written by `fp4sim golden --bless` from the scalar backend; never by hand.\n" << version_line() << '\n';
+    file << "# Written by `fp4sim golden --bless` from the scalar backend; never by hand.\n"
+         << golden_version_line() << '\n';
     for (const CaseParameters& p : cases) file << golden_line(scalar, scalar, p) << '\n', ++lines;
     if (!file.flush()) throw Error("golden file " + path.string() + " cannot be written");
   }

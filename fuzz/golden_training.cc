@@ -2,19 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "cli/train/checkpoint.h"
 #include "cli/train/trainer.h"
+#include "fuzz/golden_files.h"
 #include "reference/contract/error.h"
-#include "reference/contract/numerics_version.h"
 
 namespace fp4sim::fuzz {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int64_t kSteps = 10;
 constexpr int64_t kCorpusBytes = 20000;
@@ -65,33 +62,20 @@ std::string file_of(const std::string& directory) {
   return (std::filesystem::path(directory) / "training.json").string();
 }
 
-Json to_json(const TrainingRun& run, const TrainingTrace& trace) {
-  Json losses = Json::array();
-  for (const double loss : trace.losses) losses.push_back(fmt::format("{:a}", loss));
-  return {{"recipe", run.recipe}, {"model", run.model}, {"steps", run.steps}, {"losses", losses}, {"hash", trace.hash}};
-}
-
-Json read_runs(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw Error("golden file " + path + " cannot be read");
-  try {
-    Json all = Json::parse(file);
-    if (all.at("numerics_version") != kNumericsVersion)
-      throw Error(fmt::format("golden file {} is of numerics_version {}, this program computes {}", path,
-                              all["numerics_version"].dump(), kNumericsVersion));
-    return all.at("runs");
-  } catch (const Json::exception& e) {
-    throw Error("golden file " + path + ": " + e.what());
-  }
+GoldenRun golden_run(const TrainingRun& run, const TrainingTrace& trace) {
+  GoldenRun row{run.recipe, run.model, run.steps, {}, trace.hash};
+  for (const double loss : trace.losses) row.losses.push_back(fmt::format("{:a}", loss));
+  return row;
 }
 
 /// What differs between a stored and a computed run, or an empty text.
-std::string difference(const Json& stored, const Json& computed) {
+std::string difference(const GoldenRun& stored, const GoldenRun& computed) {
   if (stored == computed) return "";
-  const Json &a = stored["losses"], &b = computed["losses"];
+  const std::vector<std::string>&a = stored.losses, &b = computed.losses;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    if (a[i] != b[i]) return fmt::format("loss of step {}: stored {}, computed {}", i + 1, a[i].dump(), b[i].dump());
-  return fmt::format("stored {}, computed {}", stored["hash"].dump(), computed["hash"].dump());
+    if (a[i] != b[i]) return fmt::format("loss of step {}: stored {}, computed {}", i + 1, a[i], b[i]);
+  return fmt::format("{} steps with hash {} stored, {} steps with hash {} computed", a.size(), stored.hash, b.size(),
+                     computed.hash);
 }
 
 }  // namespace
@@ -136,30 +120,27 @@ TrainingTrace trace_training(Backend& backend, const TrainingRun& run) {
 
 GoldenReport check_golden_training(Backend& backend, const std::string& directory) {
   const std::string path = file_of(directory);
-  const Json stored = read_runs(path);
+  const std::vector<GoldenRun> stored = read_golden_runs(path);
   const std::vector<TrainingRun> runs = golden_runs();
   GoldenReport report;
   if (stored.size() != runs.size())
     report.differences.push_back(fmt::format("{}: {} runs stored, {} expected", path, stored.size(), runs.size()));
   for (const TrainingRun& run : runs) {
     ++report.rows;
-    const Json computed = to_json(run, trace_training(backend, run));
+    const GoldenRun computed = golden_run(run, trace_training(backend, run));
     std::string what = "no such run stored";
-    for (const Json& row : stored)
-      if (row["recipe"] == run.recipe && row["model"] == run.model) what = difference(row, computed);
+    for (const GoldenRun& row : stored)
+      if (row.recipe == run.recipe && row.model == run.model) what = difference(row, computed);
     if (!what.empty()) report.differences.push_back(fmt::format("{}: {} {}: {}", path, run.recipe, run.model, what));
   }
   return report;
 }
 
 int64_t bless_golden_training(Backend& scalar, const std::string& directory) {
-  Json runs = Json::array();
-  for (const TrainingRun& run : golden_runs()) runs.push_back(to_json(run, trace_training(scalar, run)));
+  std::vector<GoldenRun> runs;
+  for (const TrainingRun& run : golden_runs()) runs.push_back(golden_run(run, trace_training(scalar, run)));
   std::filesystem::create_directories(directory);
-  const std::string path = file_of(directory);
-  std::ofstream file(path);
-  file << Json{{"numerics_version", kNumericsVersion}, {"runs", runs}}.dump(1) << '\n';
-  if (!file.flush()) throw Error("golden file " + path + " cannot be written");
+  write_golden_runs(file_of(directory), runs);
   return static_cast<int64_t>(runs.size());
 }
 

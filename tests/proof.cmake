@@ -12,7 +12,7 @@ else()
 endif()
 
 fp4sim_test(proof_test LIBS fp4sim_scalar fp4sim_simd fp4sim_proof_cuda LABELS unit
-  SOURCES proof_codec_test.cc proof_stochastic_test.cc)
+  SOURCES proof_codec_test.cc proof_stochastic_test.cc proof_outside_test.cc)
 
 add_executable(proof_exhaustive proof_exhaustive.cc)
 target_include_directories(proof_exhaustive PRIVATE ${PROJECT_SOURCE_DIR})
@@ -23,3 +23,5 @@ if(FP4SIM_MPFR)  # scalar.cmake looks for it
   target_link_libraries(proof_exhaustive PRIVATE mpfr gmp)
 endif()
 gtest_discover_tests(proof_exhaustive DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "slow" TIMEOUT 3000 RUN_SERIAL ON)
+
+fp4sim_test(proof_parsers_test LIBS fp4sim_parser_targets LABELS unit SOURCES proof_parsers_test.cc)

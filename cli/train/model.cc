@@ -134,17 +134,20 @@ class ForwardBuilder {
 ModelConfig resolved(ModelConfig c) {
   require(c.kind == "gpt" || c.kind == "llama", "unknown model `" + c.kind + "` (gpt, llama)");
   const bool llama = c.kind == "llama";
+  const auto check_size = [](const char* name, int64_t v) {
+    require(v > 0 && v <= 1 << 24, fmt::format("{} must be between 1 and 2^24, got {}", name, v));
+  };
+  check_size("width", c.width);  // before the hidden width that follows from it
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.hidden == 0) c.hidden = llama ? round_up((8 * c.width + 2) / 3, 32) : 4 * c.width;
   if (!llama) c.tied_head = true;
   for (const auto& [name, v] : {std::pair{"layers", c.layers},
                                 {"heads", c.heads},
                                 {"kv-heads", c.kv_heads},
-                                {"width", c.width},
                                 {"hidden", c.hidden},
                                 {"context", c.context},
                                 {"vocab", c.vocab}})
-    require(v > 0 && v <= 1 << 24, fmt::format("{} must be between 1 and 2^24, got {}", name, v));
+    check_size(name, v);
   require(c.width % c.heads == 0, fmt::format("width {} is not a multiple of heads {}", c.width, c.heads));
   require(c.heads % c.kv_heads == 0, fmt::format("heads {} is not a multiple of kv-heads {}", c.heads, c.kv_heads));
   require(llama || c.kv_heads == c.heads, "kv-heads belongs to llama");

@@ -142,11 +142,23 @@ void check_layer(const Reader& reader, const toml::node& at, const LayerRecipe& 
 }  // namespace
 
 bool glob_match(std::string_view pattern, std::string_view text) {
-  if (pattern.empty()) return text.empty();
-  if (pattern.front() == '*')
-    return glob_match(pattern.substr(1), text) || (!text.empty() && glob_match(pattern, text.substr(1)));
-  return !text.empty() && (pattern.front() == '?' || pattern.front() == text.front()) &&
-         glob_match(pattern.substr(1), text.substr(1));
+  // Only the last `*` is ever widened: an earlier one that took more would find nothing that it does not.
+  size_t p = 0, t = 0, star = std::string_view::npos, star_text = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      star_text = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p, ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++star_text;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
 }
 
 const LayerRecipe& Recipe::layer(std::string_view layer_name) const {
