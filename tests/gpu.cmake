@@ -5,6 +5,14 @@ if(FP4SIM_WITH_CUDA)
   fp4sim_test(gpu_device_test LIBS fp4sim_fuzz fp4sim_gpu LABELS gpu SOURCES gpu_backend_test.cc gpu_differential_test.cc)
   add_test(NAME Gpu.no_program_needs_the_driver COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu_program.sh $<TARGET_FILE:fp4sim>)
   set_tests_properties(Gpu.no_program_needs_the_driver PROPERTIES LABELS unit TIMEOUT 60)
+  # All 2^32 inputs: minutes on sixteen cores and a device.
+  add_executable(gpu_sweep_test gpu_sweep_test.cc)
+  target_include_directories(gpu_sweep_test PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(gpu_sweep_test PRIVATE fp4sim_flags fp4sim_gpu fp4sim_scalar fp4sim_simd GTest::gtest
+    fmt::fmt-header-only)
+  add_test(NAME Gpu.all_inputs_give_the_bits_of_simd COMMAND gpu_sweep_test)
+  set_tests_properties(Gpu.all_inputs_give_the_bits_of_simd PROPERTIES LABELS "gpu,slow" TIMEOUT 3000 RUN_SERIAL ON
+    SKIP_RETURN_CODE 77)
   # What a machine with a device gets (./dev cuda); bench adds its program.
-  add_custom_target(fp4sim_gpu_programs DEPENDS fp4sim gpu_functions_test gpu_device_test)
+  add_custom_target(fp4sim_gpu_programs DEPENDS fp4sim gpu_functions_test gpu_device_test gpu_sweep_test)
 endif()
