@@ -1,5 +1,6 @@
 // Maxima of magnitudes are integer maxima of bits, so that any order of them, atomics included, gives the same word.
 #include "gpu/block_maxima.h"
+#include "gpu/map.cuh"
 #include "gpu/warp.cuh"
 
 namespace fp4sim::gpu {
@@ -34,20 +35,36 @@ __global__ void row_pieces(const float* x, Layout l, int64_t pieces_per_block, u
   add_maximum(maxima + l.block_of(row, first), maximum, l.row_step == 1 && pieces_per_block == 1);
 }
 
-/// Blocks one element wide: one thread for each piece of at most kPieceRows elements of one block's column.
+/// Blocks one element wide: one thread for each piece of at most kPieceRows elements of `width` neighbouring columns.
+template <int width>
 __global__ void column_pieces(const float* x, Layout l, int64_t matrices, int64_t pieces_per_block, uint32_t* maxima) {
+  const int64_t threads_per_row = l.cols / width;
   const int64_t item = thread_number(), pieces = matrices * l.grid_rows * pieces_per_block;
-  const int64_t piece = quotient(item, l.cols), col = item - piece * l.cols;
+  const int64_t piece = quotient(item, threads_per_row), col = (item - piece * threads_per_row) * width;
   if (piece >= pieces) return;
   const int64_t pieces_per_matrix = l.grid_rows * pieces_per_block, matrix = quotient(piece, pieces_per_matrix);
   const int64_t in_matrix = piece - matrix * pieces_per_matrix, block_row = quotient(in_matrix, pieces_per_block);
   const int64_t first = block_row * l.row_step + (in_matrix - block_row * pieces_per_block) * kPieceRows;
   const int64_t last = least(least(first + kPieceRows, (block_row + 1) * l.row_step), l.matrix_rows);
   if (first >= last) return;
-  uint32_t maximum = 0;
-  for (int64_t row = first; row < last; ++row)
-    maximum = max(maximum, magnitude_bits(x[(matrix * l.matrix_rows + row) * l.cols + col]));
-  add_maximum(maxima + l.block_of(matrix * l.matrix_rows + first, col), maximum, pieces_per_block == 1);
+  const float* from = x + (matrix * l.matrix_rows + first) * l.cols + col;
+  const int rows = static_cast<int>(last - first);
+  uint32_t maximum[width] = {};
+#pragma unroll 8
+  for (int r = 0; r < rows; ++r) {
+    float v[width];
+    if constexpr (width == kVector) {
+      const float4 f = *reinterpret_cast<const float4*>(from + r * l.cols);
+      v[0] = f.x, v[1] = f.y, v[2] = f.z, v[3] = f.w;
+    } else {
+      v[0] = from[r * l.cols];
+    }
+#pragma unroll
+    for (int k = 0; k < width; ++k) maximum[k] = max(maximum[k], magnitude_bits(v[k]));
+  }
+  uint32_t* to =
+      maxima + l.block_of(matrix * l.matrix_rows + first, col);  // neighbouring columns' blocks are neighbours
+  for (int k = 0; k < width; ++k) add_maximum(to + k, maximum[k], pieces_per_block == 1);
 }
 
 __global__ void finite_words(const uint32_t* words, int64_t count, uint32_t* maximum) {
@@ -87,8 +104,10 @@ void block_maxima(const float* x, const Layout& l, uint32_t* maxima, Context& co
     context.launch(row_pieces, context.per_warp(l.rows * l.grid_cols * pieces), x, l, pieces, maxima);
   } else {
     const int64_t pieces = ceil_div(std::min(l.row_step, l.matrix_rows), kPieceRows), matrices = l.rows / l.matrix_rows;
-    context.launch(column_pieces, context.per_item(matrices * l.grid_rows * pieces * l.cols), x, l, matrices, pieces,
-                   maxima);
+    const bool vectors = l.cols % kVector == 0;
+    const int64_t threads = matrices * l.grid_rows * pieces * (vectors ? l.cols / kVector : l.cols);
+    context.launch(vectors ? column_pieces<kVector> : column_pieces<1>, context.per_item(threads), x, l, matrices,
+                   pieces, maxima);
   }
 }
 

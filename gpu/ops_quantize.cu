@@ -2,11 +2,11 @@
 // has no use for are left out; common formats take the fused kernels of quantize_fast.h.
 #include "gpu/block_maxima.h"
 #include "gpu/dequantize.h"
-#include "gpu/e2m1.cuh"
 #include "gpu/ops.h"
 #include "gpu/philox.cuh"
 #include "gpu/quantize_fast.h"
 #include "gpu/scale_choice.cuh"
+#include "gpu/short_codec.cuh"
 #include "gpu/warp.cuh"
 
 namespace fp4sim::gpu {
@@ -47,23 +47,23 @@ __global__ void write_bias(const uint32_t* maximum, const float* given, ElementF
   *stored = bias < range.lowest ? range.lowest : bias > range.highest ? range.highest : bias;
 }
 
-/// True where binary32 holds y well enough and the short e2m1 encoder rounds as the spec says: all scales but those of
-/// profile exact, whose y has 53 bits, and without sr34, whose y has 26.
-FP4SIM_HD bool takes_short_e2m1(const Quantizer& q) {
-  const ElementFormat& f = q.element;
-  const bool e2m1 = f.bits == 4 && f.exponent_bits == 2 && f.mantissa_bits == 1 && f.bias == 1;
-  return e2m1 && q.scale != ScaleFormat::none && q.rounding == Rounding::rne && q.rule != ScaleRule::exact && !q.sr34;
+/// The short codec where binary32 holds y well enough: not for scales of profile exact, whose y has 53 bits, nor for
+/// sr34, whose y has 26. No bits: there is none. Host only.
+ShortCodec short_codec_for(const QuantSpec& spec, const Quantizer& q) {
+  if (q.rule == ScaleRule::exact || q.sr34 || !short_codec_takes(q.codec())) return {};
+  const bool exact = q.scale == ScaleFormat::none && q.rounding == Rounding::rne;
+  const bool scaled = q.scale != ScaleFormat::none && rounds_subnormals_to_zero(spec.element);
+  return exact || scaled ? short_codec_of(q.codec()) : ShortCodec{};
 }
 
 /// Codes of eight neighbours of a row: whole bytes (§4.4), one thread each.
 __global__ void write_codes(const float* x, PackedView q, const TensorScales* tensor, RandomSource source,
-                            uint8_t* codes) {
+                            ShortCodec short_codec, uint8_t* codes) {
   const Layout& l = q.layout;
   const int64_t item = thread_number(), row = quotient(item, l.groups), group = item - row * l.groups;
   if (row >= l.rows) return;
   const Codec codec{q.element(), q.quantizer.rounding, q.quantizer.ieee};
   const int bits = codec.format.bits;
-  const bool short_e2m1 = takes_short_e2m1(q.quantizer);
   const TensorScales t = tensor != nullptr ? *tensor : TensorScales{};
   const int64_t first = group * kGroupCodes, last = least(first + kGroupCodes, l.cols);
   uint8_t* bytes = codes + row * l.row_bytes + group * bits;
@@ -80,7 +80,9 @@ __global__ void write_codes(const float* x, PackedView q, const TensorScales* te
     uint32_t code = 0;
     if (!nonfinite) {
       const double y = scaled_value(x[i], scale, t, q.quantizer);
-      code = short_e2m1 ? encode_e2m1_rne(static_cast<float>(y)) : encode(y, codec, random(i));
+      code = short_codec.bits == 0              ? encode(y, codec, random(i))
+             : codec.rounding == Rounding::sr32 ? encode_short_sr32(static_cast<float>(y), random(i), short_codec)
+                                                : encode_short_rne(static_cast<float>(y), short_codec);
     }
     const int place = static_cast<int>(col - first);
     if (bits <= 8) {
@@ -114,21 +116,24 @@ class Quantization {
 
   void run() {
     const ValueType& type = call_.out[0].type;
-    if (spec_.element.bias_auto) {
+    if (q_.layout.elements() == 0) {
+      if (!is_unscaled(spec_)) scales();
+      if (spec_.element.bias_auto) bias();
+    } else if (spec_.element.bias_auto) {
       bias();
-    } else if (fused_blocks_take(type)) {
-      if (has_tensor_scale(spec_)) fused_tensor();
-      return fused_blocks({x_, q_, tensor_}, context_);
-    } else if (fused_columns_take(type)) {
-      if (has_tensor_scale(spec_)) tensor_of_blocks(maxima());
-      return fused_columns({x_, q_, tensor_}, context_);
-    } else if (fused_rows_take(type)) {
-      return fused_rows({x_, q_, nullptr}, context_);
+    } else if (fused_blocks_take(type, source_.first)) {
+      return fused_blocks(fused_call(true), context_);
+    } else if (fused_columns_take(type, source_.first)) {
+      return fused_columns(fused_call(false), context_);
+    } else if (fused_vectors_take(type)) {
+      return fused_vectors({x_, q_, source_, nullptr, nullptr}, context_);
+    } else if (fused_wide_take(type)) {
+      return fused_wide({x_, q_, source_, nullptr, nullptr}, context_);
     } else if (!is_unscaled(spec_)) {
       scales();
     }
     context_.launch(write_codes, context_.per_item(q_.layout.rows * q_.layout.groups), x_, q_, tensor_, source_,
-                    out_data<uint8_t>(call_));
+                    short_codec_for(spec_, q_.quantizer), out_data<uint8_t>(call_));
   }
 
  private:
@@ -138,24 +143,27 @@ class Quantization {
     return maxima;
   }
 
-  void tensor_of_blocks(const uint32_t* maxima) {
+  const uint32_t* amax_of(const uint32_t* maxima) {
     auto* amax = context_.scratch<uint32_t>(1);
     finite_maximum(maxima, q_.layout.blocks, amax, context_);
-    tensor(amax);
+    return amax;
   }
 
   void scales() {
     const uint32_t* block_maximum = maxima();
-    if (has_tensor_scale(spec_)) tensor_of_blocks(block_maximum);
+    if (has_tensor_scale(spec_)) tensor(amax_of(block_maximum));
     const float* block_amax = spec_.granularity == Granularity::tensor ? given_ : nullptr;
     context_.launch(write_scales, context_.per_item(q_.layout.blocks), x_, block_maximum, block_amax, tensor_,
                     q_.quantizer, q_.layout, source_, const_cast<void*>(q_.scales));
   }
 
-  void fused_tensor() {
+  /// The call of a fused kernel of block scales, after A has been found where the spec has a tensor scale.
+  QuantizeCall fused_call(bool along_rows) {
+    if (!has_tensor_scale(spec_) || given_ != nullptr) return {x_, q_, source_, nullptr, given_};
+    if (!along_rows) return {x_, q_, source_, amax_of(maxima()), nullptr};
     auto* amax = context_.scratch<uint32_t>(1);
     fused_tensor_amax(x_, q_.layout, amax, context_);
-    tensor(amax);
+    return {x_, q_, source_, amax, nullptr};
   }
 
   void tensor(const uint32_t* amax) {
@@ -199,6 +207,7 @@ __global__ void decode_groups(PackedView q, float* x) {
 
 void decode_packed(const Tensor& q, float* x, Context& context) {
   const PackedView view = view_of(q);
+  if (fused_dequantize_takes(q.type)) return fused_dequantize(view, x, context);
   context.launch(decode_groups, context.per_item(view.layout.rows * view.layout.groups), view, x);
 }
 

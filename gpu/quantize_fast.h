@@ -1,20 +1,25 @@
-// Quantizations of one fused pass, by format and shape. Each gives the bits of the general kernels of ops_quantize.cu.
+// Quantizations of one or two fused passes, by format and shape. Each gives the bits of the general kernels of
+// ops_quantize.cu.
 #pragma once
 
 #include "gpu/packed_view.cuh"
+#include "gpu/philox.cuh"
 
 namespace fp4sim::gpu {
 
-/// What the fused kernels need of a node; `tensor` is read by specs with a tensor scale and holds their S and d.
+/// What the fused kernels need of a node.
 struct QuantizeCall {
   const float* x;
   PackedView q;  // the outputs' addresses
-  const TensorScales* tensor;
+  RandomSource source;
+  const uint32_t* tensor_amax;  // bits of A, for specs with a tensor scale; their S and d are found and d is stored
+  const float* given_amax;      // instead of it where the caller gave A
 };
 
-/// True if a fused kernel of block scales takes the spec and the shape: e2m1 along the last axis, rne, whole blocks of
-/// 16 or 32, e8m0 (but opt) or the e4m3 profile te.
-bool fused_blocks_take(const ValueType& packed);
+/// True if a fused kernel of block scales takes the spec and the shape: elements of at most 8 bits along the last axis,
+/// rne or sr32, whole blocks of 16 or 32, e8m0 (but opt) or the e4m3 profile te. `first_element`: the index of the
+/// tensor's element 0 in the logical global tensor.
+bool fused_blocks_take(const ValueType& packed, uint64_t first_element);
 
 /// Scales and codes of a tensor that fused_blocks_take, in one pass over x.
 void fused_blocks(const QuantizeCall& call, Context& context);
@@ -22,18 +27,31 @@ void fused_blocks(const QuantizeCall& call, Context& context);
 /// The tensor amax over finite blocks of a tensor that fused_blocks_take, in one pass over x.
 void fused_tensor_amax(const float* x, const Layout& layout, uint32_t* maximum, Context& context);
 
-/// True if the fused kernel takes the spec and the shape: the formats of fused_blocks_take along the first axis, rows
-/// of a multiple of 8 elements.
-bool fused_columns_take(const ValueType& packed);
+/// True if the fused kernel takes the spec and the shape: the formats of fused_blocks_take of 4, 6 or 8 bits along the
+/// first axis, rows of a multiple of 8 elements.
+bool fused_columns_take(const ValueType& packed, uint64_t first_element);
 
-/// Scales and codes of a tensor that fused_columns_take; x is read twice, the second time from the caches.
+/// Scales and codes of a tensor that fused_columns_take, in one pass over x.
 void fused_columns(const QuantizeCall& call, Context& context);
 
-/// True if the fused kernel of row scales takes the spec and the shape: e2m1, one binary32 scale for each row, rne,
-/// rows of a multiple of 8 elements.
-bool fused_rows_take(const ValueType& packed);
+/// True if a fused kernel of vector scales takes the spec and the shape: e2m1, one binary32 scale for each row or,
+/// along the first axis, each column; rne; rows of a multiple of 8 elements.
+bool fused_vectors_take(const ValueType& packed);
 
-/// Scales and codes of a tensor that fused_rows_take.
-void fused_rows(const QuantizeCall& call, Context& context);
+/// Scales and codes of a tensor that fused_vectors_take.
+void fused_vectors(const QuantizeCall& call, Context& context);
+
+/// True if the fused kernel takes the spec and the shape: no scale, formats of 16 bits, rne, rows of a multiple of 8.
+bool fused_wide_take(const ValueType& packed);
+
+/// Codes of a tensor that fused_wide_take, in one pass over x.
+void fused_wide(const QuantizeCall& call, Context& context);
+
+/// True if the fused kernel decodes the tensor: formats of 4, 6, 8 or 16 bits, rows of a multiple of 8 elements, no
+/// scale or one for eight neighbours or for each of them.
+bool fused_dequantize_takes(const ValueType& packed);
+
+/// Decoded values of a tensor that fused_dequantize_takes.
+void fused_dequantize(const PackedView& q, float* x, Context& context);
 
 }  // namespace fp4sim::gpu

@@ -4,11 +4,13 @@
 #include <random>
 
 #include "gpu/codec.cuh"
+#include "gpu/divisor.cuh"
 #include "gpu/e2m1.cuh"
 #include "gpu/estimator.cuh"
 #include "gpu/packing.cuh"
 #include "gpu/philox.cuh"
 #include "gpu/scale.cuh"
+#include "gpu/short_codec.cuh"
 #include "pch.h"
 #include "reference/scalar/codec.h"
 #include "reference/scalar/estimator.h"
@@ -76,16 +78,62 @@ TEST(GpuCodec, decodes_every_code_as_scalar_does) {
   }
 }
 
-TEST(GpuCodec, encodes_e2m1_by_the_short_way_as_scalar_does) {
+TEST(GpuCodec, finds_e2m1_magnitudes_by_three_sums_as_scalar_does) {
+  const auto check = [](float y) {
+    if (std::isnan(y)) return true;
+    return (gpu::e2m1_word(y) & 0xFFu) == (scalar::encode_value(y, kE2m1, Rounding::rne, false) & 7u);
+  };
   for (uint64_t bits = 0; bits <= 0xFFFFFFFFu; bits += 3001) {
     const auto y = std::bit_cast<float>(static_cast<uint32_t>(bits));
-    if (std::isnan(y)) continue;
-    ASSERT_EQ(gpu::encode_e2m1_rne(y), scalar::encode_value(y, kE2m1, Rounding::rne, false)) << show_bits(y);
+    ASSERT_TRUE(check(y)) << show_bits(y);
   }
-  for (const double y : numbers_for(kE2m1)) {
-    const auto narrow = static_cast<float>(y);
-    if (std::isnan(narrow)) continue;
-    ASSERT_EQ(gpu::encode_e2m1_rne(narrow), scalar::encode_value(narrow, kE2m1, Rounding::rne, false)) << y;
+  for (const double y : numbers_for(kE2m1)) ASSERT_TRUE(check(static_cast<float>(y))) << y;
+}
+
+TEST(GpuCodec, encodes_and_decodes_binary32_numbers_by_the_short_way_as_scalar_does) {
+  std::mt19937 random(11);
+  int taken = 0;
+  for (const ElementFormat& f : formats()) {
+    if (gpu::short_decoder_takes(f)) {
+      const gpu::ShortDecoder decoder = gpu::short_decoder_of(f);
+      for (uint32_t code = 0; code < 1u << f.bits; ++code)
+        ASSERT_TRUE(same_bits(gpu::decode_short(code, decoder), scalar::decode_code(code, f)))
+            << format_name(f) << " " << code;
+    }
+    for (const Rounding rounding : {Rounding::rne, Rounding::sr32})
+      for (const bool ieee : {false, true}) {
+        const gpu::Codec codec{f, rounding, ieee};
+        if ((ieee && f.specials == Specials::none) || !gpu::short_codec_takes(codec)) continue;
+        ++taken;
+        const gpu::ShortCodec short_codec = gpu::short_codec_of(codec);
+        for (const double number : numbers_for(f)) {
+          const auto y = static_cast<float>(number);
+          const auto bits = static_cast<uint32_t>(random());
+          if (rounding == Rounding::rne) {
+            ASSERT_EQ(gpu::encode_short_rne(y, short_codec), scalar::encode_value(y, f, rounding, ieee)) << y;
+          } else if (std::isfinite(y)) {
+            for (const uint32_t r : {0u, 0xFFFFFFFFu, bits})
+              ASSERT_EQ(gpu::encode_short_sr32(y, r, short_codec), scalar::encode_value(y, f, rounding, ieee, r))
+                  << format_name(f) << " " << y << " random " << r;
+          }
+        }
+      }
+  }
+  EXPECT_GT(taken, 20);
+}
+
+TEST(GpuDivisor, divides_as_the_division_does_where_codes_depend_on_it) {
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    const float s = gpu::float_of(static_cast<uint32_t>(random() % 0x7F000000u) + 1);
+    const gpu::Divisor by(s);
+    for (int k = 0; k < 100; ++k) {
+      const float share = static_cast<float>(random() % (1 << 24)) * 0x1p-21f, x = (k % 2 != 0 ? -share : share) * s;
+      if (!std::isfinite(x)) continue;
+      const float exact = x / s, quick = by.quotient_of(x);
+      ASSERT_EQ(std::signbit(quick), std::signbit(x));
+      if (std::fabs(exact) > 0x1p-20f) ASSERT_TRUE(same_bits(quick, exact)) << show_bits(x) << " " << show_bits(s);
+    }
   }
 }
 

@@ -1,0 +1,58 @@
+// Which specs the fused quantization kernels take, with what encoder, and their addresses.
+#pragma once
+
+#include "gpu/fused_encoders.cuh"
+#include "gpu/quantize_fast.h"
+
+namespace fp4sim::gpu {
+
+/// True for specs of e2m1, rne without sr34.
+inline bool is_plain_e2m1(const QuantSpec& s) { return s.element == kE2m1 && s.rounding == Rounding::rne && !s.sr34; }
+
+/// True for blocks of 16 or 32 whose scales ScaleMaker makes and whose elements an encoder of binary32 numbers takes.
+inline bool is_fused_block(const QuantSpec& s, uint64_t first_element) {
+  if (s.granularity != Granularity::block || (s.block_size != 16 && s.block_size != 32) || s.sr34) return false;
+  if (s.element.bits > 8 || s.element.bias_auto || !rounds_subnormals_to_zero(s.element)) return false;
+  if (!short_codec_takes({s.element, s.rounding, uses_ieee(s)})) return false;
+  if (is_stochastic(s.rounding) && first_element % 4 != 0) return false;
+  return s.scale == ScaleFormat::e8m0 ? s.rule != ScaleRule::opt
+                                      : s.scale == ScaleFormat::e4m3 && s.rule == ScaleRule::te && !uses_ieee(s);
+}
+
+/// Calls launch(encoder) with the encoder of a spec that is_fused_block.
+template <class Launch>
+void with_encoder(const QuantizeCall& call, const Launch& launch) {
+  const Quantizer& q = call.q.quantizer;
+  if (q.rounding == Rounding::rne && q.element == kE2m1) return launch(E2m1Nearest{});
+  const ShortCodec codec = short_codec_of(q.codec());
+  if (is_stochastic(q.rounding)) return launch(ShortStochastic{codec, call.source});
+  launch(ShortNearest{codec});
+}
+
+/// Where the kernels of specs with a tensor scale find A, and where they put d.
+struct TensorPart {
+  const uint32_t* amax;  // nullptr: no tensor scale
+  const float* given;
+  float* stored;
+
+  /// Puts S and d into two words of shared memory; one thread of a block calls it. `store`: d goes to its part too.
+  __device__ void find(const Quantizer& q, bool store, float* scales) const {
+    const TensorScales t = tensor_scales(given != nullptr ? *given : float_of(*amax), q);
+    scales[0] = t.encode;
+    scales[1] = t.decode;
+    if (store) *stored = t.decode;
+  }
+};
+
+inline TensorPart tensor_part(const QuantizeCall& call) {
+  if (call.q.tensor_scale == nullptr) return {nullptr, nullptr, nullptr};
+  return {call.tensor_amax, call.given_amax, const_cast<float*>(call.q.tensor_scale)};
+}
+
+inline uint8_t* codes_of(const QuantizeCall& call) { return const_cast<uint8_t*>(call.q.codes); }
+template <class T>
+T* scales_of(const QuantizeCall& call) {
+  return static_cast<T*>(const_cast<void*>(call.q.scales));
+}
+
+}  // namespace fp4sim::gpu
