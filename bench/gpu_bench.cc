@@ -1,7 +1,8 @@
 // Time of one node on the cuda backend: every op at the shapes of a training run (tokens 16384, width 384 and 1536) and
 // large quantizations and products. Each row is a captured graph of several nodes on buffers of their own, so that
 // launches and caches do not flatter; the figure is the median of several runs. GB/s counts the bytes of all operands
-// once; `copy` is what the device's own copy reaches.
+// once. `of copy` is the share of the faster of two copies, the driver's and a kernel's with 16-byte accesses, that the
+// bytes really moved reach: quantizations that must know all of x before its codes read it twice.
 // Usage: gpu_bench [TEXT]   only rows whose name contains TEXT
 #include <fmt/format.h>
 
@@ -20,7 +21,9 @@
 namespace fp4sim {
 namespace {
 
-constexpr int kBuffers = 4, kRuns = 9;
+constexpr int kBuffers = 4, kRuns = 9, kLaunches = 4;  // launches of the graph in one timing
+constexpr int64_t kFreshWords = 1 << 20;               // random words of a tensor; then they repeat
+constexpr int64_t kLarge = int64_t{1} << 29;           // bytes of an input that no cache holds: one set of buffers
 constexpr int64_t kTokens = 16384, kWidth = 384, kHidden = 1536, kContext = 256, kMatrices = 384, kHeadWidth = 64;
 
 /// An operand: a plain type with random elements, or one made from random f32 elements by quantize or occ_split.
@@ -35,7 +38,8 @@ struct Row {
   Op op;
   std::vector<Operand> inputs;
   Attrs attrs = {};
-  double operations = 0;  // multiplications and additions of a product
+  double operations = 0;     // multiplications and additions of a product
+  bool reads_twice = false;  // its first input
 };
 
 Operand f32(Shape shape) { return {Operand::Kind::plain, {DType::f32, std::move(shape), {}, Axis::last}}; }
@@ -55,7 +59,7 @@ Attrs quantize_attrs(const std::string& spec, Axis axis) {
 }
 
 void add_quantizations(std::vector<Row>& rows) {
-  const Shape large{8192, 8192}, activation{kTokens, kWidth};
+  const Shape large{16384, 16384}, activation{kTokens, kWidth};
   for (const char* spec : {"mxfp4", "nvfp4", "e2m1:row:fp32", "mxfp6e2m3", "mxfp8e4m3", "e2m1:b32:e8m0/floor:sr32"})
     for (const Axis axis : {Axis::last, Axis::first})
       for (const Shape& shape : {large, activation}) {
@@ -63,14 +67,19 @@ void add_quantizations(std::vector<Row>& rows) {
                 Op::quantize,
                 {f32(shape)},
                 quantize_attrs(spec, axis)};
-        if (is_stochastic(parse_quant_spec(spec).rounding)) row.inputs.push_back(step());
+        const QuantSpec parsed = parse_quant_spec(spec);
+        if (is_stochastic(parsed.rounding)) row.inputs.push_back(step());
+        row.reads_twice = has_tensor_scale(parsed) || (parsed.granularity == Granularity::row && axis == Axis::first);
         rows.push_back(row);
       }
-  rows.push_back({"dequantize mxfp4", Op::dequantize, {packed(large, "mxfp4")}});
+  for (const char* spec : {"bf16:none", "fp16:none"})
+    rows.push_back({fmt::format("quantize {}", spec), Op::quantize, {f32(large)}, quantize_attrs(spec, Axis::last)});
+  for (const char* spec : {"mxfp4", "nvfp4", "bf16:none"})
+    rows.push_back({fmt::format("dequantize {}", spec), Op::dequantize, {packed({8192, 8192}, spec)}});
   rows.push_back({"estimator_grad dge mxfp4",
                   Op::estimator_grad,
                   {f32(activation), f32(activation), packed(activation, "mxfp4")},
-                  {{"estimator", "dge(k=5, clip=3)"}}});
+                  {{"estimator", "dge(k=5,clip=3)"}}});
   rows.push_back({"occ_split",
                   Op::occ_split,
                   {f32(activation)},
@@ -120,7 +129,7 @@ void add_others(std::vector<Row>& rows) {
   const Attrs eps{{"eps", 1e-5}}, softmax{{"scale", 0.125}};
   const Attrs adamw{{"weight_decay", 0.1}, {"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}};
   const std::vector<Row> more = {
-      {"copy", Op::concat, {f32({1 << 27})}},
+      {"cast to bf16", Op::cast, {wide}, {{"to", "bf16"}}},
       {"embedding", Op::embedding, {ids, f32({256, kWidth})}},
       {"embedding_grad", Op::embedding_grad, {ids, x}, {{"rows", int64_t{256}}}},
       {"add", Op::add, {x, x}},
@@ -155,7 +164,9 @@ void fill(Backend& backend, const Tensor& tensor, int32_t limit, std::mt19937& r
     return backend.upload(tensor.parts[0], &info, sizeof info);
   }
   std::vector<uint32_t> bits(static_cast<size_t>(n));
-  for (uint32_t& word : bits) {
+  const auto fresh = static_cast<size_t>(std::min(n, kFreshWords));
+  for (size_t i = 0; i < fresh; ++i) {
+    uint32_t& word = bits[i];
     const uint32_t r = static_cast<uint32_t>(random());
     if (limit > 0) {
       word = r % static_cast<uint32_t>(limit);
@@ -165,6 +176,7 @@ void fill(Backend& backend, const Tensor& tensor, int32_t limit, std::mt19937& r
       std::memcpy(&word, &value, sizeof word);
     }
   }
+  for (size_t i = fresh; i < bits.size(); ++i) bits[i] = bits[i - fresh];
   backend.upload(tensor.parts[0], bits.data(), 4 * n);
 }
 
@@ -198,10 +210,11 @@ int64_t part_bytes(const ValueType& type) {
   return bytes;
 }
 
-/// Median seconds of one node, and the bytes of its operands.
+/// Median seconds of one node, the bytes of its operands and those it moves.
 struct Timing {
   double seconds;
-  int64_t bytes;
+  int64_t bytes, moved;
+  double rate() const { return static_cast<double>(bytes) / seconds; }
 };
 
 Timing time_row(Backend& backend, const Row& row) {
@@ -210,7 +223,8 @@ Timing time_row(Backend& backend, const Row& row) {
   std::vector<OwnedTensor> owned;
   std::vector<Tensor> tensors;
   int64_t bytes = 0;
-  for (int copy = 0; copy < kBuffers; ++copy) {
+  const int buffers = part_bytes(row.inputs[0].type) < kLarge ? kBuffers : 1;
+  for (int copy = 0; copy < buffers; ++copy) {
     std::vector<ValueId> ids;
     for (const Operand& operand : row.inputs) {
       ids.push_back(static_cast<ValueId>(graph.values.size()));
@@ -232,30 +246,46 @@ Timing time_row(Backend& backend, const Row& row) {
   std::vector<double> seconds;
   for (int run = 0; run < kRuns; ++run) {
     const auto begin = std::chrono::steady_clock::now();
-    program->run();
+    for (int launch = 0; launch < kLaunches; ++launch) program->run();
     backend.synchronize();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kBuffers);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    seconds.push_back(passed.count() / (buffers * kLaunches));
   }
   std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
-  return {seconds[kRuns / 2], bytes};
+  return {seconds[kRuns / 2], bytes, bytes + (row.reads_twice ? part_bytes(row.inputs[0].type) : 0)};
+}
+
+void print_row(const Row& row, const Timing& t, double copy) {
+  fmt::print("{:<52}{:>12.2f}{:>10.0f}{:>10.2f}{:>12}\n", row.name, t.seconds * 1e6, t.rate() * 1e-9,
+             static_cast<double>(t.moved) / t.seconds / copy,
+             row.operations > 0 ? fmt::format("{:.1f}", row.operations / t.seconds * 1e-12) : "");
+  std::fflush(stdout);
+}
+
+/// Bytes a second of the faster copy, read and written bytes together.
+double print_copies(Backend& backend) {
+  const Operand x = f32({kLarge / 4});
+  const Row rows[] = {{"copy of the driver", Op::concat, {x}}, {"copy of a kernel", Op::scale, {x}, {{"factor", 1.0}}}};
+  Timing timings[2];
+  for (int i = 0; i < 2; ++i) timings[i] = time_row(backend, rows[i]);
+  const double best = std::max(timings[0].rate(), timings[1].rate());
+  for (int i = 0; i < 2; ++i) print_row(rows[i], timings[i], best);
+  return best;
 }
 
 int run(const std::string& filter) {
   const auto backend = gpu::make_backend();
   const gpu::DeviceInfo device = gpu::devices().front();
-  fmt::print("{}, driver for CUDA {}\n{:<52}{:>12}{:>10}{:>12}\n", device.name, device.driver, "node", "us", "GB/s",
-             "TFLOP/s");
+  fmt::print("{}, driver for CUDA {}\n{:<52}{:>12}{:>10}{:>10}{:>12}\n", device.name, device.driver, "node", "us",
+             "GB/s", "of copy", "TFLOP/s");
+  const double copy = print_copies(*backend);
   std::vector<Row> rows;
   add_others(rows);
   add_quantizations(rows);
   add_products(rows);
   for (const Row& row : rows) {
     if (row.name.find(filter) == std::string::npos) continue;
-    const Timing t = time_row(*backend, row);
-    fmt::print("{:<52}{:>12.2f}{:>10.0f}{:>12}\n", row.name, t.seconds * 1e6,
-               static_cast<double>(t.bytes) / t.seconds * 1e-9,
-               row.operations > 0 ? fmt::format("{:.1f}", row.operations / t.seconds * 1e-12) : "");
-    std::fflush(stdout);
+    print_row(row, time_row(*backend, row), copy);
   }
   return 0;
 }

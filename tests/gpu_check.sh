@@ -94,7 +94,7 @@ stage_3() {
 }
 
 stage_4() {
-  local status=0 recipe speeds=()
+  local status=0 recipe speeds=() nodes="single nodes in $LOG"
   for recipe in bf16 fp4-dge-occ mxfp4-ste; do
     speeds+=("$recipe $(limited "$FP4SIM" train --backend cuda --recipe "$recipe" --model gpt --layers 6 --heads 6 \
       --width 384 --context 256 --batch 64 --steps 60 --val-fraction 0 2>> "$LOG" | tee -a "$LOG" | final tokens_per_s)") ||
@@ -102,8 +102,8 @@ stage_4() {
     limited "$FP4SIM" train --backend cuda --recipe "$recipe" --model gpt --layers 6 --heads 6 --width 384 --context 256 \
       --batch 64 --steps 5 --val-fraction 0 --profile >> "$LOG" 2>&1 || status=1
   done
-  limited "$CARRY/gpu_bench" >> "$LOG" 2>&1 || status=1
-  summary "tokens/s: $(printf '%s; ' "${speeds[@]}")single nodes in $LOG"
+  limited "$CARRY/gpu_bench" >> "$LOG" 2>&1 || { status=1 nodes="gpu_bench failed: $(tail -1 "$LOG")"; }
+  summary "tokens/s: $(printf '%s; ' "${speeds[@]}")$nodes"
   return $status
 }
 
