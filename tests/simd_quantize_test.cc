@@ -243,6 +243,22 @@ RC_GTEST_PROP(SimdQuantize, gives_the_bits_of_scalar_on_drawn_cases, ()) {
   }
 }
 
+/// e2m1 under rne has kernels of its own, which take hundreds of elements at a time and leave the rest to others.
+TEST(SimdQuantize, gives_the_bits_of_scalar_for_long_runs_of_e2m1) {
+  const auto scalar = scalar::make_backend();
+  const auto levels = all_levels();
+  for (const char* scale : {"e8m0/floor", "e8m0/ceil", "e8m0/even", "e8m0/rceil", "e4m3/te"})
+    for (const char* granularity : {"b16", "b32", "b64", "b128", "row", "tensor"})
+      for (const Values values : test::kAllValues)
+        for (const Axis axis : {Axis::last, Axis::first}) {
+          const std::string spec = std::string("e2m1:") + granularity + ":" + scale + ":rne";
+          const Case c{spec, "ste", {axis == Axis::last ? 3 : 40, 1200}, axis, values, 21};
+          const HostValue x = input_of(c), want = quantized(*scalar, c, x);
+          for (const auto& level : levels)
+            EXPECT_EQ(test::difference(want, quantized(*level, c, x)), "") << level->name() << " " << describe(c);
+        }
+}
+
 TEST(SimdQuantize, does_not_depend_on_the_number_of_threads) {
   for (const char* spec : {"mxfp4", "nvfp4", "e2m1:row:fp32:sr32", "e4m3:tensor:fp32", "e3m2:b64:e4m3/one", "bf16",
                            "int8:2d32:e8m0/opt:rne", "e2m1:tensor:e4m3/4over6(mse):sr8+sr34",

@@ -5,6 +5,7 @@
 
 #include "reference/contract/digest.h"
 #include "reference/contract/error.h"
+#include "reference/contract/huge_pages.h"
 
 namespace fp4sim {
 namespace {
@@ -17,6 +18,7 @@ HostBuffer::HostBuffer(int64_t bytes)
     : data_(static_cast<std::byte*>(
           ::operator new(static_cast<size_t>(bytes > 0 ? bytes : 1), kAlignment, std::nothrow))) {
   if (data_ == nullptr) throw Error("out of memory: " + std::to_string(bytes) + " bytes needed");
+  prefer_huge_pages(data_, static_cast<size_t>(bytes));
   std::memset(data_, 0, static_cast<size_t>(bytes));
 }
 

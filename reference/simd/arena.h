@@ -7,6 +7,8 @@
 #include <new>
 #include <vector>
 
+#include "reference/contract/huge_pages.h"
+
 namespace fp4sim::simd {
 
 class Arena {
@@ -43,6 +45,7 @@ class Arena {
     blocks_.push_back(
         {std::unique_ptr<std::byte[], Free>(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{64}))),
          bytes});
+    prefer_huge_pages(blocks_.back().memory.get(), bytes);
     used_ = 0;
   }
 

@@ -56,6 +56,22 @@ void tile_amax(const ScaleKernels& kernels, const TileLayout& layout, const Tile
     amax[s] = *std::max_element(amax + s * block, amax + std::min(t.cols, (s + 1) * block));
 }
 
+float finite_block_amax(const float* x, const ValueType& packed, const Context& context) {
+  const RunLayout layout(packed);
+  const ScaleKernels& kernels = pick_scale_kernels(context.level);
+  std::vector<uint32_t> of_run(static_cast<size_t>(layout.count()));
+  parallel_for(context, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
+    std::vector<uint32_t> amax(static_cast<size_t>(layout.most_blocks()));
+    for (int64_t i = begin; i < end; ++i) {
+      const Run r = layout.run(i);
+      std::fill(amax.begin(), amax.end(), 0u);
+      kernels.amax_blocks(x + r.begin, r.n, layout.block(), amax.data());
+      of_run[static_cast<size_t>(i)] = std::bit_cast<uint32_t>(finite_amax(amax));
+    }
+  });
+  return finite_amax(of_run);
+}
+
 float finite_amax(const std::vector<uint32_t>& amax) {
   uint32_t largest = 0;
   for (const uint32_t a : amax) largest = a < kF32Inf && a > largest ? a : largest;

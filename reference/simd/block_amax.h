@@ -19,6 +19,9 @@ void tile_amax(const ScaleKernels& kernels, const TileLayout& layout, const Tile
 /// A of §4.2: the largest amax of the finite blocks.
 float finite_amax(const std::vector<uint32_t>& amax);
 
+/// The same of block_amax(x, packed), for tensors cut into runs.
+float finite_block_amax(const float* x, const ValueType& packed, const Context& context);
+
 /// The largest finite |x|, whatever else is in the tensor (`bauto`, §2).
 float finite_element_amax(const float* x, int64_t n, const Context& context);
 

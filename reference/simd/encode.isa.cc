@@ -1,4 +1,5 @@
 // quantize on a run of elements: y, codes and packing, a segment at a time in the first-level cache.
+#include "reference/simd/e2m1_encode.h"
 #include "reference/simd/encode.h"
 #include "reference/simd/kernels_quantize.h"
 #include "reference/simd/philox.h"
@@ -74,7 +75,7 @@ void encode(const EncodeJob& job, const float* x, int64_t n, BlockFactors f, int
   alignas(64) uint16_t segment_codes[kSegment];  // holds bytes for formats of 8 bits and less
   const EncodeSegment encode_codes = segment_encoder(job.codec);
   const bool stochastic = job.codec.rounding == Rounding::sr32;
-  for (int64_t at = 0; at < n; at += kSegment) {
+  for (int64_t at = encode_e2m1(job, x, n, f, codes); at < n; at += kSegment) {
     const int64_t count = n - at < kSegment ? n - at : kSegment;
     scale_segment(job.scaling, x + at, count, at, f, job.codec.max_normal, y);
     int64_t padded = count;

@@ -131,6 +131,14 @@ struct EncodeKernels {
 FP4SIM_LEVEL_TABLE(EncodeKernels, encode_kernels)
 inline constexpr int kPhiloxSlack = 160;
 
+struct BlockKernels {
+  /// Scales and codes of whole blocks in one pass, where the level has a fast way for plan, job and block: how many
+  /// elements from the first of x[0, n) on were done, 0 otherwise. The bits are those of the kernels above.
+  int64_t (*quantize)(const ScalePlan& plan, const EncodeJob& job, const float* x, int64_t n, int64_t block,
+                      void* scales, uint8_t* codes);
+};
+FP4SIM_LEVEL_TABLE(BlockKernels, block_kernels)
+
 /// The same for every format, rounding and value plan, in binary64.
 struct WideKernels {
   /// As EncodeKernels::encode, by job.value instead of job.scaling.

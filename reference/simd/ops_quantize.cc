@@ -43,14 +43,15 @@ class Quantizer {
   void run() {
     const bool empty = element_count(q_.type.shape) == 0;
     const ElementFormat format = spec_.element.bias_auto ? store_bias() : spec_.element;
-    // A tensor amax needs every block's first, and so do shared scales and a choice between two of them; otherwise a
-    // block is read once, and again from the cache.
-    const bool shares = TileLayout::fits(q_.type) && TileLayout(q_.type).shares_scales();
+    // Shared scales and a choice between two of them need every block's amax first. Otherwise a block is read once, and
+    // again from the cache; before that, all of them for the tensor's amax.
+    const bool tiles = TileLayout::fits(q_.type);
+    const bool shares = tiles && TileLayout(q_.type).shares_scales();
     const bool choose = chooses_scale(spec_.rule);
     const bool whole = spec_.granularity == Granularity::tensor;
-    if (!is_unscaled(spec_) && (has_tensor_scale(spec_) || shares || choose || whole || empty)) amax_grid(empty);
-    const bool given = given_amax_ != nullptr;
-    const ScalePlan plan = make_scale_plan(spec_, given ? *given_amax_ : finite_amax(amax_));
+    const bool grid = shares || choose || whole || empty || (has_tensor_scale(spec_) && tiles);
+    if (!is_unscaled(spec_) && grid) amax_grid(empty);
+    const ScalePlan plan = make_scale_plan(spec_, tensor_amax());
     if (has_tensor_scale(spec_)) *out_data<float>(q_, 2) = plan.d;
     make_job(format, plan);
     if (choose && !empty)
@@ -58,7 +59,7 @@ class Quantizer {
     else if (!amax_.empty())
       store_scales(plan);
     if (empty) return;
-    if (TileLayout::fits(q_.type)) return encode_tiles(plan);
+    if (tiles) return encode_tiles(plan);
     encode_runs(plan);
   }
 
@@ -71,6 +72,13 @@ class Quantizer {
     return with_bias(spec_.element, bias);
   }
 
+  /// A of §4.2, given or computed; 0 for rules without a tensor scale.
+  float tensor_amax() const {
+    if (given_amax_ != nullptr) return *given_amax_;
+    if (!has_tensor_scale(spec_) || !amax_.empty()) return finite_amax(amax_);
+    return finite_block_amax(x_, q_.type, context_);
+  }
+
   /// Blocks without elements (row, col and tensor granularity of empty tensors) have amax 0.
   void amax_grid(bool empty) {
     amax_ = empty ? std::vector<uint32_t>(static_cast<size_t>(scale_grid(q_.type).count()))
@@ -80,9 +88,9 @@ class Quantizer {
   }
 
   void make_job(const ElementFormat& format, const ScalePlan& plan) {
-    const bool narrow = encodes_narrow(spec_, plan);
+    narrow_ = encodes_narrow(spec_, plan);
     job_ = {make_codec(spec_, format), scaling_of(spec_), random_, make_value_plan(spec_, format, plan)};
-    encode_ = narrow ? pick_encode_kernels(context_.level).encode : pick_wide_kernels(context_.level).encode;
+    encode_ = narrow_ ? pick_encode_kernels(context_.level).encode : pick_wide_kernels(context_.level).encode;
   }
 
   void store_scales(const ScalePlan& plan) {
@@ -94,20 +102,37 @@ class Quantizer {
 
   void encode_runs(const ScalePlan& plan) {
     const RunLayout layout(q_.type);
-    const bool scaled = !is_unscaled(spec_);
+    const auto quantize_blocks = pick_block_kernels(context_.level).quantize;
+    const bool fast = !is_unscaled(spec_) && amax_.empty() && narrow_;
     parallel_for(context_, layout.count(), layout.grain(), [&](int64_t begin, int64_t end) {
       BlockScratch scratch(layout.most_blocks());
       for (int64_t i = begin; i < end; ++i) {
         const Run r = layout.run(i);
-        if (scaled && amax_.empty()) {
-          scale_.amax_blocks(x_ + r.begin, r.n, layout.block(), scratch.amax.data());
-          scale_.store_scales(plan, scratch.amax.data(), layout.blocks(r), scale_at(q_, r.scales));
-        }
-        if (scaled) scale_.encode_factors(plan, scale_at(q_, r.scales), layout.blocks(r), scratch.factors.data());
-        encode_(job_, x_ + r.begin, r.n, {scaled ? scratch.factors.data() : nullptr, layout.block()}, first_ + r.begin,
-                codes_ + r.codes);
+        int64_t at = 0;
+        if (fast)
+          at = quantize_blocks(plan, job_, x_ + r.begin, r.n, layout.block(), scale_at(q_, r.scales), codes_ + r.codes);
+        for (; at < r.n; at += layout.piece()) encode_run(layout, layout.piece_of(r, at), plan, scratch);
       }
     });
+  }
+
+  void encode_run(const RunLayout& layout, const Run& r, const ScalePlan& plan, BlockScratch& scratch) {
+    fetch(r.begin + r.n);
+    const bool scaled = !is_unscaled(spec_);
+    if (scaled && amax_.empty()) {
+      scale_.amax_blocks(x_ + r.begin, r.n, layout.block(), scratch.amax.data());
+      scale_.store_scales(plan, scratch.amax.data(), layout.blocks(r), scale_at(q_, r.scales));
+    }
+    if (scaled) scale_.encode_factors(plan, scale_at(q_, r.scales), layout.blocks(r), scratch.factors.data());
+    encode_(job_, x_ + r.begin, r.n, {scaled ? scratch.factors.data() : nullptr, layout.block()}, first_ + r.begin,
+            codes_ + r.codes);
+  }
+
+  /// Asks for the start of what follows a piece, so that memory works while the piece is encoded.
+  void fetch(int64_t begin) const {
+    constexpr int64_t kAhead = 512, kLine = 16;  // elements
+    const int64_t end = std::min(begin + kAhead, element_count(q_.type.shape));
+    for (int64_t i = begin; i < end; i += kLine) __builtin_prefetch(x_ + i);
   }
 
   void encode_tiles(const ScalePlan& plan) {
@@ -142,6 +167,7 @@ class Quantizer {
   int64_t first_ = 0;           // index of x[0] in the logical tensor
   std::vector<uint32_t> amax_;  // of every block; empty where blocks are read one after the other
   EncodeJob job_{};
+  bool narrow_ = false;  // encode_ is EncodeKernels::encode
   decltype(EncodeKernels::encode) encode_ = nullptr;
 };
 

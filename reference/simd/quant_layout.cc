@@ -26,6 +26,8 @@ RunLayout::RunLayout(const ValueType& packed) : bits_(packed.spec.element.bits) 
   chunk_ = one_block ? kWork : (kWork + block_ - 1) / std::max<int64_t>(block_, 1) * block_;
   if (!joins) chunk_ = std::max<int64_t>(cols_, 1);
   chunks_ = cols_ == 0 ? 0 : (cols_ + chunk_ - 1) / chunk_;
+  piece_ = one_block ? kPiece : (kPiece + block_ - 1) / std::max<int64_t>(block_, 1) * block_;
+  if (piece_ * bits_ % 8 != 0) piece_ = chunk_;
 }
 
 Run RunLayout::run(int64_t i) const {

@@ -27,12 +27,19 @@ class RunLayout {
   int64_t blocks(const Run& r) const { return block_ > r.n ? 1 : (r.n + block_ - 1) / block_; }
   /// Most blocks of a run.
   int64_t most_blocks() const { return blocks(Run{0, std::min(chunk_, cols_), 0, 0}); }
+  /// Elements of a piece of a run: whole blocks and bytes, few enough to stay in the first-level cache and to let
+  /// reading the next piece overlap with work on this one. The whole run where its blocks cannot be told apart.
+  int64_t piece() const { return piece_; }
+  /// The piece of a run that begins at its element `at`, the first of a block and of a byte.
+  Run piece_of(const Run& run, int64_t at) const {
+    return {run.begin + at, std::min(piece_, run.n - at), run.scales + at / block_, run.codes + at * bits_ / 8};
+  }
   /// Runs that one thread should take at least.
   int64_t grain() const { return std::max<int64_t>(1, kWork / std::max<int64_t>(1, std::min(chunk_, cols_))); }
 
  private:
-  static constexpr int64_t kWork = 8192;  // elements
-  int64_t rows_, cols_, chunk_, chunks_, block_, row_bytes_, row_scales_;
+  static constexpr int64_t kWork = 8192, kPiece = 512;  // elements
+  int64_t rows_, cols_, chunk_, chunks_, piece_, block_, row_bytes_, row_scales_;
   int32_t bits_;
 };
 
