@@ -3,7 +3,8 @@
 # one summary line each. Exit code 0 if the stage passed. Logs: $OUT, or out/gpu-check.
 #   gpu_check.sh STAGE [SEED]
 #     1  gpu tests, golden files       2  every op against scalar, random cases
-#     3  recipes in lockstep with simd, a long run on both      4  speed      5  compute-sanitizer
+#     3  recipes in lockstep with simd, a long run on both      4  speed, beside PyTorch where python3 has it
+#     5  compute-sanitizer             6  all 2^32 inputs of formats, scales and elementary functions against simd
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -51,16 +52,21 @@ stage_1() {
   return $status
 }
 
+# The ops in as few rounds of equal time as there are cores for, with a process for each op of a round.
 stage_2() {
-  local status=0 directory rounds
+  local status=0 directory rounds count missed
   directory=$(mktemp -d)
-  rounds=$((($(ops | wc -l) + JOBS - 1) / JOBS))
-  fuzz_ops "$directory" "$FP4SIM" fuzz --backend cuda --against scalar --seconds $(((LIMIT - 60) / rounds)) \
-    --seed "$SEED" || status=1
+  count=$(ops | wc -l)
+  rounds=$((count / JOBS > 0 ? count / JOBS : 1))
+  JOBS=$(((count + rounds - 1) / rounds)) fuzz_ops "$directory" "$FP4SIM" fuzz --backend cuda --against scalar \
+    --seconds $(((LIMIT - 60) / rounds)) --seed "$SEED" || status=1
   cat "$directory"/*.txt >> "$LOG"
   cp "$directory"/*.case "$LOGS" 2> /dev/null || true
-  summary "fuzz cuda against scalar, seed $SEED: $(totals "$directory"/*.txt); ops below 1000 cases: $(
-    awk '$1 == "total" && $2 < 1000 { n++ } END { print n + 0 }' "$directory"/*.txt)"
+  missed=$(awk -v count="$count" '$1 == "total" { ops++; elements += $3; if ($2 < 1000) few++ }
+    END { print (ops < count) + (elements < 1e9), few + 0 }' "$directory"/*.txt)
+  [ "$missed" = "0 0" ] || status=1
+  summary "fuzz cuda against scalar, seed $SEED: $(totals "$directory"/*.txt) (10^9 elements asked for);\
+ ops below 1000 cases: ${missed#* }"
   return $status
 }
 
@@ -93,17 +99,31 @@ stage_3() {
   return $status
 }
 
+# The peer's figures and the ratios to them: a machine without torch has none.
+peer() {
+  python3 -c 'import torch' 2> /dev/null || { echo "no torch here: no peer"; return; }
+  local left=$((LIMIT - SECONDS + STARTED))
+  timeout $((left > 0 ? left : 1)) python3 bench/peers/gpu_peer.py --json "$LOGS/peer.jsonl" >> "$LOG" 2>&1 ||
+    { echo "gpu_peer.py failed: $(tail -1 "$LOG")"; return 1; }
+  python3 bench/peers/gpu_ratios.py "$LOGS/peer.jsonl" "$LOG" > "$LOGS/ratios.txt" || return 1
+  cat "$LOGS/ratios.txt" >> "$LOG"
+  grep '^tokens/s' "$LOGS/ratios.txt" | awk '{ printf "%s %s to the peer; ", $2, $5 }'
+  tail -1 "$LOGS/ratios.txt"
+}
+
 stage_4() {
-  local status=0 recipe speeds=() nodes="single nodes in $LOG"
+  local status=0 recipe speed speeds=() nodes="single nodes in $LOG" ratios
   for recipe in bf16 fp4-dge-occ mxfp4-ste; do
-    speeds+=("$recipe $(limited "$FP4SIM" train --backend cuda --recipe "$recipe" --model gpt --layers 6 --heads 6 \
-      --width 384 --context 256 --batch 64 --steps 60 --val-fraction 0 2>> "$LOG" | tee -a "$LOG" | final tokens_per_s)") ||
-      status=1
+    speed=$(limited "$FP4SIM" train --backend cuda --recipe "$recipe" --model gpt --layers 6 --heads 6 --width 384 \
+      --context 256 --batch 64 --steps 60 --val-fraction 0 2>> "$LOG" | tee -a "$LOG" | final tokens_per_s) || status=1
+    speeds+=("$recipe $speed")
+    echo "speed $recipe $speed" >> "$LOG"
     limited "$FP4SIM" train --backend cuda --recipe "$recipe" --model gpt --layers 6 --heads 6 --width 384 --context 256 \
       --batch 64 --steps 5 --val-fraction 0 --profile >> "$LOG" 2>&1 || status=1
   done
   limited "$CARRY/gpu_bench" >> "$LOG" 2>&1 || { status=1 nodes="gpu_bench failed: $(tail -1 "$LOG")"; }
-  summary "tokens/s: $(printf '%s; ' "${speeds[@]}")$nodes"
+  ratios=$(peer) || status=1
+  summary "tokens/s: $(printf '%s; ' "${speeds[@]}")$ratios; $nodes"
   return $status
 }
 
@@ -121,7 +141,16 @@ stage_5() {
   return $status
 }
 
-[[ $STAGE =~ ^[1-5]$ ]] || { echo "gpu_check.sh: stages are 1 to 5, not $STAGE" >&2; exit 2; }
+stage_6() {
+  local status=0 from
+  from=$(wc -l < "$LOG")
+  FP4SIM_REQUIRE_GPU=1 limited "$CARRY/gpu_sweep_test" >> "$LOG" 2>&1 || status=1
+  summary "all inputs, cuda against simd: $(tail -n +$((from + 1)) "$LOG" | awk '/ inputs, / { n++; bad += $0 !~ /, 0 mismatches$/ }
+    / checks, / { groups++ } END { printf "%d checks, %d with differences, %d of 4 groups complete", n, bad, groups }')"
+  return $status
+}
+
+[[ $STAGE =~ ^[1-6]$ ]] || { echo "gpu_check.sh: stages are 1 to 6, not $STAGE" >&2; exit 2; }
 [ -x "$FP4SIM" ] || { echo "gpu_check.sh: $FP4SIM is missing: ./dev cuda builds it" >&2; exit 1; }
 device
 "stage_$STAGE"
