@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <type_traits>
 
 #include "reference/contract/error.h"
 
@@ -17,9 +18,10 @@ void in_range(const char* name, double value, double low, double high) {
     throw UsageError(fmt::format("{} must be between {} and {}, got {}", name, low, high, value));
 }
 
+// A whole number may stand for a number; nothing else is converted (toml++ would cast 1e46 to an integer).
 template <class T>
 void assign(T& to, const toml::node& node, const std::string& where) {
-  const auto value = node.value<T>();
+  const auto value = std::is_same_v<T, double> ? node.value<T>() : node.value_exact<T>();
   if (!value) throw UsageError(where + " has the wrong type");
   to = *value;
 }
