@@ -1,8 +1,10 @@
 // matmul (numerics.md §7): which rule a product follows from the specs of its operands, and which kernel computes it.
 #include "gpu/matmul_chains.h"
+#include "gpu/matmul_direct.h"
 #include "gpu/matmul_f64.h"
 #include "gpu/matmul_int8.h"
 #include "gpu/matmul_panels.h"
+#include "gpu/matmul_wgmma.h"
 #include "gpu/operand.h"
 #include "gpu/ops.h"
 #include "reference/contract/quant_spec.h"
@@ -66,7 +68,35 @@ class Product {
 
   Epilogue scaled_epilogue() const { return {{}, {}, tensor_scale(a_), tensor_scale(b_), sr34_factor()}; }
 
+  /// True where operands of 4-bit codes go through the warpgroup instructions, whose sums of products are exact.
+  bool warpgroups() const {
+    return spec(a_).element.bits == 4 && spec(b_).element.bits == 4 && has_warpgroup_products();
+  }
+  /// True for e2m1 with e8m0 scales of blocks of 32: the scales fit into the operands.
+  static bool folds(const QuantSpec& s) {
+    return s.element == kE2m1 && s.scale == ScaleFormat::e8m0 && contraction_block(s) == 32;
+  }
+  static NarrowOperand narrow(const Tensor& t, Axis axis) {
+    const Operand o = operand_shape(t, axis);
+    return {view_of(t), axis == Axis::last, o.matrices, o.rows, o.k};
+  }
+  ProductShape shape() const {
+    const Operand a = operand_shape(a_, axis_a_), b = operand_shape(b_, axis_b_);
+    return {a.matrices, a.rows, b.rows, a.k};
+  }
+  /// Exponent of a unit of the dots of integers.
+  int unit_exponent() const { return min_step_exponent(spec(a_).element) + min_step_exponent(spec(b_).element); }
+
+  /// The scales go into the operands where they fit; the device decides, and one of two kernels does nothing.
+  void folded() {
+    const NarrowOperand a = narrow(a_, axis_a_), b = narrow(b_, axis_b_);
+    const FoldedPair pair = fold_scales(a, b, context_);
+    multiply_folded(pair, shape(), scaled_epilogue(), y_, context_);
+    matmul_direct(a, b, pair.unfit, unit_exponent(), scaled_epilogue(), y_, context_);
+  }
+
   void blocks(int64_t block) {
+    if (folds(spec(a_)) && folds(spec(b_)) && warpgroups()) return folded();
     const OperandScales scales_a = operand_scales(a_, axis_a_, block, context_);
     const OperandScales scales_b = operand_scales(b_, axis_b_, block, context_);
     if (int8_takes(spec(a_).element, spec(b_).element, block)) return int8(block, scales_a, scales_b);
@@ -83,7 +113,11 @@ class Product {
     Epilogue epilogue = scaled_epilogue();
     epilogue.scales_a = operand_scales(a_, axis_a_, 0, context_);
     epilogue.scales_b = operand_scales(b_, axis_b_, 0, context_);
-    if (int8_takes(spec(a_).element, spec(b_).element, k())) return int8(0, {}, {}, epilogue);
+    if (int8_takes(spec(a_).element, spec(b_).element, k())) {
+      if (!warpgroups()) return int8(0, {}, {}, epilogue);
+      const WidePair units = widen_units(narrow(a_, axis_a_), narrow(b_, axis_b_), context_);
+      return multiply_units(units, shape(), unit_exponent(), epilogue, y_, context_);
+    }
     const bool exact = within_budget(k());
     const Operand a = element_operand(a_, axis_a_, exact, context_), b = element_operand(b_, axis_b_, exact, context_);
     if (exact) {
@@ -97,11 +131,8 @@ class Product {
     int8(block, scales_a, scales_b, scaled_epilogue());
   }
   void int8(int64_t block, const OperandScales& scales_a, const OperandScales& scales_b, const Epilogue& epilogue) {
-    const Operand a = operand_shape(a_, axis_a_), b = operand_shape(b_, axis_b_);
     const UnitOperand units_a = unit_operand(a_, axis_a_, context_), units_b = unit_operand(b_, axis_b_, context_);
-    const int exponent = min_step_exponent(spec(a_).element) + min_step_exponent(spec(b_).element);
-    matmul_int8({units_a, scales_a}, {units_b, scales_b}, {a.matrices, a.rows, b.rows, a.k}, block, exponent, epilogue,
-                y_, context_);
+    matmul_int8({units_a, scales_a}, {units_b, scales_b}, shape(), block, unit_exponent(), epilogue, y_, context_);
   }
 
   const Tensor& a_;

@@ -1,0 +1,338 @@
+// Persistent product kernel for compute capability 9.0a. One thread brings slices of 128 bytes of k by bulk copies into
+// a ring of stages; warpgroups of 64 rows each multiply them on the tensor cores. Two blocks of a cluster, one tile
+// below the other, share the columns' slices.
+#pragma once
+
+#include "gpu/hopper.cuh"
+#include "gpu/product.cuh"
+#include "gpu/warp.cuh"
+#include "gpu/wide_operand.h"
+
+namespace fp4sim::gpu {
+
+/// int8 units, one sum over all of k (the vector rule).
+struct Int8Rule {
+  using Sum = int;
+  static constexpr int kSliceK = 128;
+  static constexpr bool kBlocks = false;
+  template <int n>
+  __device__ static void multiply(int (&d)[n], uint64_t a, uint64_t b) {
+    add_int8(d, a, b);
+  }
+};
+
+/// E5M2 numbers with the scales inside: a step of 32 bytes is a block, whose sum is exact and is added to the panel's.
+struct FoldedRule {
+  using Sum = float;
+  static constexpr int kSliceK = 128;
+  static constexpr bool kBlocks = true;
+  template <int n>
+  __device__ static void multiply(float (&d)[n], uint64_t a, uint64_t b) {
+    multiply_e5m2(d, a, b);
+  }
+};
+
+/// How a block of threads works: warpgroups that multiply, columns of its tile, blocks of a cluster.
+template <class Rule_, int warpgroups, int cols, int cluster>
+struct ProductPlan {
+  using Rule = Rule_;
+  static constexpr int kWarpgroups = warpgroups, kCols = cols, kCluster = cluster;
+  static constexpr int kRows = 64 * warpgroups;  // of a block's tile; the cluster's has kCluster times as many
+  static constexpr int kThreads = kWarpgroup * (warpgroups + 1);
+  static constexpr int kOwn = cols / 2;  // outputs of a thread
+  static constexpr int kSteps = kSliceBytes / 32;
+  static constexpr int kABytes = kRows * kSliceBytes, kBBytes = cols * kSliceBytes;
+  static constexpr int kTotalsBytes = Rule::kBlocks ? kRows * cols * 4 : 0;
+  static constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024;
+  static constexpr int kStages = (kSharedBytes - kTotalsBytes - kAlignment - 256) / (kABytes + kBBytes);
+  static_assert(kStages >= 2 && kStages <= 15);
+  // The launch gives each thread the same registers; the copying warpgroup leaves most of its own to the others.
+  static constexpr int kCopyRegisters = warpgroups == 2 ? 40 : 32, kRegisters = warpgroups == 2 ? 232 : 160;
+};
+
+template <class Plan>
+struct ProductMemory {
+  uint8_t* a;      // [stage][row][128]
+  uint8_t* b;      // [stage][column][128]
+  float4* totals;  // [warpgroup][output / 4][thread]: the panels so far
+  Barrier* full;   // [stage]
+  Barrier* empty;  // [stage]
+
+  __device__ explicit ProductMemory(uint8_t* raw) {
+    uint8_t* first = raw + (Plan::kAlignment - shared_address(raw) % Plan::kAlignment) % Plan::kAlignment;
+    a = first;
+    b = a + Plan::kStages * Plan::kABytes;
+    totals = reinterpret_cast<float4*>(b + Plan::kStages * Plan::kBBytes);
+    full = reinterpret_cast<Barrier*>(reinterpret_cast<uint8_t*>(totals) + Plan::kTotalsBytes);
+    empty = full + Plan::kStages;
+  }
+};
+
+/// The stage in use and the parity of its phase.
+template <class Plan>
+struct Turn {
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ void next() {
+    if (++stage == Plan::kStages) stage = 0, parity ^= 1;
+  }
+};
+
+/// Slices of a tile: panels are counted in kPanel k where sums follow panels, else all of k is one.
+template <class Plan>
+__device__ int64_t slices_of_panel() {
+  return kPanel / Plan::Rule::kSliceK;
+}
+
+template <class Plan>
+__device__ void copy_slices(const ProductMemory<Plan>& memory, const WideOperand& a, const WideOperand& b,
+                            const TileGrid& grid, uint32_t rank) {
+  constexpr int kShare = Plan::kCols / Plan::kCluster;  // columns that this block brings for the cluster
+  Turn<Plan> turn;
+  for (int64_t item = blockIdx.x / Plan::kCluster; item < grid.tiles(); item += gridDim.x / Plan::kCluster) {
+    const Tile tile = tile_at(grid, item, Plan::kRows * Plan::kCluster, Plan::kCols);
+    const int64_t row = tile.first_row + rank * Plan::kRows, col = tile.first_col + rank * kShare;
+    const auto bytes = [](int64_t rows, int64_t most) {
+      return static_cast<uint32_t>(rows < 0 ? 0 : least(rows, most)) * kSliceBytes;
+    };
+    const uint32_t a_bytes = bytes(a.rows - row, Plan::kRows), all_b = bytes(b.rows - tile.first_col, Plan::kCols);
+    const uint32_t b_bytes = bytes(b.rows - col, kShare);
+    const int64_t end = least(tile.last_panel * slices_of_panel<Plan>(), a.slices);
+    for (int64_t slice = tile.first_panel * slices_of_panel<Plan>(); slice < end; ++slice, turn.next()) {
+      Barrier& full = memory.full[turn.stage];
+      memory.empty[turn.stage].wait(turn.parity ^ 1);
+      full.arrive_expecting(a_bytes + all_b);
+      if (a_bytes != 0) copy_bulk(memory.a + turn.stage * Plan::kABytes, a.at(tile.matrix, slice, row), a_bytes, full);
+      if (b_bytes == 0) continue;
+      uint8_t* to = memory.b + turn.stage * Plan::kBBytes + rank * kShare * kSliceBytes;
+      if constexpr (Plan::kCluster == 1) {
+        copy_bulk(to, b.at(tile.matrix, slice, col), b_bytes, full);
+      } else {
+        copy_bulk_to((1 << Plan::kCluster) - 1, to, b.at(tile.matrix, slice, col), b_bytes, full);
+      }
+    }
+  }
+}
+
+/// What a lane multiplies its finished outputs by; 1 where there is no such factor, which changes no bit.
+class LaneEpilogue {
+ public:
+  __device__ LaneEpilogue(const Epilogue& e, bool finishes, int64_t matrix)
+      : scaled_(finishes && e.scales_a.data != nullptr),
+        rows_(scaled_ ? e.scales_a.block(matrix, 0) : nullptr),
+        cols_(scaled_ ? e.scales_b.block(matrix, 0) : nullptr),
+        d_a_(finishes && e.d_a != nullptr ? __ldg(e.d_a) : 1.0f),
+        d_b_(finishes && e.d_b != nullptr ? __ldg(e.d_b) : 1.0f),
+        factor_(finishes ? e.factor : 1.0f) {}
+
+  __device__ float row(int64_t i) const { return scaled_ ? __ldg(rows_ + i) : 1.0f; }
+  /// Of columns j and j + 1, j even: the scales are padded to an even number.
+  __device__ float2 cols(int64_t j) const {
+    return scaled_ ? __ldg(reinterpret_cast<const float2*>(cols_ + j)) : make_float2(1.0f, 1.0f);
+  }
+  __device__ float operator()(float v, float row, float col) const { return v * (row * col) * d_a_ * d_b_ * factor_; }
+
+ private:
+  bool scaled_;
+  const float* rows_;
+  const float* cols_;
+  float d_a_, d_b_, factor_;
+};
+
+/// Where the outputs of a lane lie, and the factors of its two rows, read while the product is computed.
+struct LanePlace {
+  int64_t row, col;  // the first of each
+  LaneEpilogue finish;
+  float rows[2];
+
+  template <class Plan>
+  __device__ static LanePlace of(const TileGrid& grid, const Epilogue& epilogue, const Tile& tile, int64_t first_row) {
+    const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp % 4);
+    const int64_t row = first_row + 16 * warp + lane / 4, col = tile.first_col + lane % 4 * 2;
+    LanePlace p{row, col, LaneEpilogue(epilogue, !grid.split, tile.matrix), {0.0f, 0.0f}};
+    for (int h = 0; h < 2; ++h)
+      if (row + 8 * h < grid.m) p.rows[h] = p.finish.row(row + 8 * h);
+    return p;
+  }
+};
+
+/// Writes the outputs value(0), value(1) … of a thread: two neighbouring columns of two rows for each eight columns.
+template <class Plan, class Value>
+__device__ void store_outputs(const Value& value, const TileGrid& grid, const Tile& tile, const LanePlace& lane) {
+  constexpr int kBatch = 16;  // scales on their way
+  const int64_t row = lane.row, col = lane.col;
+  const int64_t panel = grid.split ? tile.first_panel * grid.matrices : 0;
+  float* to = (grid.split ? grid.partial : grid.y) + ((panel + tile.matrix) * grid.m + row) * grid.n + col;
+  const LaneEpilogue& finish = lane.finish;
+  const float(&rows)[2] = lane.rows;
+  const bool pairs = grid.n % 2 == 0;
+  const bool has[2] = {row < grid.m, row + 8 < grid.m};
+  const int left = static_cast<int>(least(grid.n - col, Plan::kCols));  // columns from `col` on
+#pragma unroll
+  for (int first = 0; first < Plan::kCols / 8; first += kBatch) {
+    float2 cols[kBatch];
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j)
+      cols[j] = 8 * (first + j) < left ? finish.cols(col + 8 * (first + j)) : make_float2(0.0f, 0.0f);
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int i = 4 * (first + j) + 2 * h, at = 8 * (first + j);
+        const float2 v = make_float2(finish(value(i), rows[h], cols[j].x), finish(value(i + 1), rows[h], cols[j].y));
+        float* place = to + h * 8 * grid.n + at;
+        if (!has[h] || at >= left) continue;
+        if (pairs) {
+          *reinterpret_cast<float2*>(place) = v;
+        } else {
+          place[0] = v.x;
+          if (at + 1 < left) place[1] = v.y;
+        }
+      }
+    }
+  }
+}
+
+/// Gives a stage back to the copying threads of all blocks of the cluster.
+template <class Plan>
+__device__ void release(const ProductMemory<Plan>& memory, int stage) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  if (lane < Plan::kCluster) memory.empty[stage].arrive_at(lane);
+}
+
+/// All of k in one sum of integers.
+template <class Plan>
+__device__ void multiply_vectors(const ProductMemory<Plan>& memory, const WideOperand& a, const TileGrid& grid,
+                                 const Epilogue& epilogue, float unit, uint32_t rank, int group) {
+  Turn<Plan> turn;
+  int sum[Plan::kOwn];
+  for (int64_t item = blockIdx.x / Plan::kCluster; item < grid.tiles(); item += gridDim.x / Plan::kCluster) {
+    const Tile tile = tile_at(grid, item, Plan::kRows * Plan::kCluster, Plan::kCols);
+#pragma unroll
+    for (int& s : sum) s = 0;
+    const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
+    int held = -1;  // the stage of the slice before, which is still being read
+#pragma unroll 1
+    for (int64_t slice = 0; slice < a.slices; ++slice, turn.next()) {
+      const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + group * 64 * kSliceBytes);
+      const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
+      memory.full[turn.stage].wait(turn.parity);
+      begin_products();
+#pragma unroll
+      for (int step = 0; step < Plan::kSteps; ++step)
+        Plan::Rule::multiply(sum, da + step * kStepOfDescriptor, db + step * kStepOfDescriptor);
+      commit_products();
+      wait_products<1>();
+      if (held >= 0) release(memory, held);
+      held = turn.stage;
+    }
+    wait_products<0>();
+    pin(sum);
+    release(memory, held);
+    store_outputs<Plan>([&](int i) { return static_cast<float>(sum[i]) * unit; }, grid, tile, lane);
+  }
+}
+
+/// Blocks of 32 in panels of 1024.
+template <class Plan>
+__device__ void multiply_blocks(const ProductMemory<Plan>& memory, const WideOperand& a, const TileGrid& grid,
+                                const Epilogue& epilogue, uint32_t rank, int group) {
+  Turn<Plan> turn;
+  float4* totals = memory.totals + group * (Plan::kOwn / 4) * kWarpgroup + threadIdx.x % kWarpgroup;
+  constexpr int kHalf = Plan::kOwn / 2;
+  constexpr uint64_t kOtherHalf = Plan::kCols / 2 * kSliceBytes >> 4;  // of the columns, in descriptors
+  float sum[Plan::kOwn], left[kHalf], right[kHalf];
+#pragma unroll
+  for (int i = 0; i < kHalf; ++i) left[i] = right[i] = 0.0f;
+  const auto start = [](float(&dot)[kHalf], uint64_t da, uint64_t db) {
+    begin_products();
+    Plan::Rule::multiply(dot, da, db);
+    commit_products();
+  };
+  for (int64_t item = blockIdx.x / Plan::kCluster; item < grid.tiles(); item += gridDim.x / Plan::kCluster) {
+    const Tile tile = tile_at(grid, item, Plan::kRows * Plan::kCluster, Plan::kCols);
+    const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
+#pragma unroll 1
+    for (int64_t panel = tile.first_panel; panel < tile.last_panel; ++panel) {
+#pragma unroll
+      for (float& s : sum) s = 0.0f;
+      const int64_t first = panel * slices_of_panel<Plan>(), end = least(first + slices_of_panel<Plan>(), a.slices);
+#pragma unroll 1
+      for (int64_t slice = first; slice < end; ++slice, turn.next()) {
+        const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + group * 64 * kSliceBytes);
+        const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
+        memory.full[turn.stage].wait(turn.parity);
+        start(left, da, db);
+        start(right, da, db + kOtherHalf);
+#pragma unroll
+        for (int step = 1; step <= Plan::kSteps; ++step) {
+          const uint64_t a_next = da + step * kStepOfDescriptor, b_next = db + step * kStepOfDescriptor;
+          wait_products<1>();
+          pin(left);
+#pragma unroll
+          for (int i = 0; i < kHalf; ++i) sum[i] = sum[i] + left[i];
+          if (step < Plan::kSteps) {
+            start(left, a_next, b_next);
+            wait_products<1>();
+          } else {
+            wait_products<0>();
+            release(memory, turn.stage);
+          }
+          pin(right);
+#pragma unroll
+          for (int i = 0; i < kHalf; ++i) sum[kHalf + i] = sum[kHalf + i] + right[i];
+          if (step < Plan::kSteps) start(right, a_next, b_next + kOtherHalf);
+        }
+      }
+      if (tile.last_panel - tile.first_panel == 1) break;
+#pragma unroll
+      for (int q = 0; q < Plan::kOwn / 4; ++q) {
+        float4 t = make_float4(sum[4 * q], sum[4 * q + 1], sum[4 * q + 2], sum[4 * q + 3]);
+        if (panel > tile.first_panel) {
+          const float4 before = totals[q * kWarpgroup];
+          t = make_float4(before.x + t.x, before.y + t.y, before.z + t.z, before.w + t.w);
+        }
+        totals[q * kWarpgroup] = t;
+        sum[4 * q] = t.x, sum[4 * q + 1] = t.y, sum[4 * q + 2] = t.z, sum[4 * q + 3] = t.w;
+      }
+    }
+    store_outputs<Plan>([&](int i) { return sum[i]; }, grid, tile, lane);
+  }
+}
+
+/// The product of `grid`, unless the operands are unfit. A unit of integer sums is `unit`.
+template <class Plan>
+__global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::kThreads, 1)
+    product_kernel(const __grid_constant__ WideOperand a, const __grid_constant__ WideOperand b,
+                   const __grid_constant__ TileGrid grid, const __grid_constant__ Epilogue epilogue, float unit,
+                   const __grid_constant__ UnfitFlags unfit) {
+  extern __shared__ uint8_t raw[];
+  if (unfit.any()) return;
+  const ProductMemory<Plan> memory(raw);
+  const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
+  const uint32_t rank = Plan::kCluster == 1 ? 0 : cluster_rank();
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < Plan::kStages; ++stage) {
+      memory.full[stage].init(1);
+      memory.empty[stage].init(Plan::kWarpgroups * 4 * Plan::kCluster);
+    }
+    publish_barriers();
+  }
+  if constexpr (Plan::kCluster > 1) synchronize_cluster();
+  __syncthreads();
+  if (group < 0) {
+    release_registers<Plan::kCopyRegisters>();
+    if (threadIdx.x == 0) copy_slices(memory, a, b, grid, rank);
+  } else {
+    take_registers<Plan::kRegisters>();
+    if constexpr (Plan::Rule::kBlocks) {
+      multiply_blocks(memory, a, grid, epilogue, rank, group);
+    } else {
+      multiply_vectors(memory, a, grid, epilogue, unit, rank, group);
+    }
+  }
+  if constexpr (Plan::kCluster > 1) synchronize_cluster();  // a block that others still write to must not end
+}
+
+}  // namespace fp4sim::gpu
