@@ -12,6 +12,12 @@ struct Bounds {
   bool split;
 };
 
+/// Y clamped to its group's bounds; compares as written in §6, so that −0 and NaN stay.
+FP4SIM_HD float clamp_to(float y, const Bounds& b) {
+  if (!b.split) return y;
+  return y < b.lower ? b.lower : y > b.upper ? b.upper : y;
+}
+
 /// Writes the bounds of every vector of y.
 void vector_bounds(const float* y, const Vectors& vectors, double alpha, Bounds* bounds, Context& context);
 

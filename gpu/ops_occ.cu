@@ -3,6 +3,7 @@
 #include "gpu/arithmetic.cuh"
 #include "gpu/csr_view.cuh"
 #include "gpu/occ_bounds.h"
+#include "gpu/occ_short.h"
 #include "gpu/ops.h"
 #include "gpu/transpose.h"
 #include "gpu/warp.cuh"
@@ -11,13 +12,7 @@ namespace fp4sim::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kScanThreads = 1024;
-
-/// Y clamped to its group's bounds; compares as written in §6, so that −0 and NaN stay.
-__device__ float clamp(float y, const Bounds& b) {
-  if (!b.split) return y;
-  return y < b.lower ? b.lower : y > b.upper ? b.upper : y;
-}
+constexpr int kScanThreads = 1024, kScanItems = 8;
 
 /// The sum over the block of threads of one flag each, and how many are set below this thread. `sums` has one word for
 /// each warp; the caller synchronizes between two uses.
@@ -44,7 +39,7 @@ __global__ void clamp_vectors(const float* y, Vectors vectors, const Bounds* bou
   int mine = 0;
   for (int64_t k = threadIdx.x; k < vectors.length; k += blockDim.x) {
     const int64_t i = vectors.at(v, k);
-    const float value = y[i], clamped = clamp(value, b);
+    const float value = y[i], clamped = clamp_to(value, b);
     yc[i] = clamped;
     mine += entries && (value < clamped || value > clamped) ? 1 : 0;
   }
@@ -58,34 +53,44 @@ __global__ void clamp_vectors(const float* y, Vectors vectors, const Bounds* bou
   if (v == 0) row_ptr[0] = 0;
 }
 
-/// One block of threads: counts in row_ptr[1 … vectors] become sums over all vectors up to theirs.
+/// One block of threads: counts in row_ptr[1 … vectors] become sums over all vectors up to theirs. A thread takes
+/// kScanItems neighbours at a time.
 __global__ void scan_counts(int64_t vectors, int64_t* row_ptr) {
   __shared__ int64_t sums[kScanThreads / kWarp];
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   int64_t before = 0;  // entries of the vectors of earlier rounds
-  for (int64_t first = 0; first < vectors; first += kScanThreads) {
-    const int64_t v = first + threadIdx.x;
-    int64_t through = v < vectors ? row_ptr[v + 1] : 0;
+  for (int64_t round = 0; round < vectors; round += kScanThreads * kScanItems) {
+    const int64_t first = round + threadIdx.x * kScanItems;
+    int64_t counts[kScanItems], mine = 0;
+#pragma unroll
+    for (int k = 0; k < kScanItems; ++k) {
+      counts[k] = first + k < vectors ? row_ptr[first + k + 1] : 0;
+      mine += counts[k];
+    }
+    int64_t through = mine;
     for (int distance = 1; distance < kWarp; distance *= 2) {
       const int64_t below = __shfl_up_sync(kAllLanes, through, distance);
       if (lane >= distance) through += below;
     }
     if (lane == kWarp - 1) sums[warp] = through;
     __syncthreads();
-    int64_t total = 0;
+    int64_t total = 0, sum = before + through - mine;
     for (int w = 0; w < kScanThreads / kWarp; ++w) {
-      if (w < warp) through += sums[w];
+      if (w < warp) sum += sums[w];
       total += sums[w];
     }
-    if (v < vectors) row_ptr[v + 1] = before + through;
+#pragma unroll
+    for (int k = 0; k < kScanItems; ++k) {
+      sum += counts[k];
+      if (first + k < vectors) row_ptr[first + k + 1] = sum;
+    }
     before += total;
     __syncthreads();
   }
 }
 
-/// Writes the entries of one vector a block of threads: positions, and ΔY as fp32 or bf16; for e4m3 ΔY goes to `wide`
-/// and its largest magnitude to `amax`.
-__global__ void write_entries(const float* y, const float* yc, CsrView csr, float* wide, uint32_t* amax) {
+/// Writes the entries of one vector a block of threads.
+__global__ void write_entries(const float* y, const float* yc, CsrView csr, WideResiduals wide) {
   __shared__ int sums[kThreads / kWarp];
   const int64_t v = blockIdx.x;
   int64_t next = csr.row_ptr[v];
@@ -97,20 +102,7 @@ __global__ void write_entries(const float* y, const float* yc, CsrView csr, floa
     const bool entry = inside && (value < clamped || value > clamped);
     int below = 0;
     const int total = count_flags(entry, sums, below);
-    if (entry) {
-      const int64_t at = next + below;
-      const float residual = value - clamped;
-      csr.col[at] = static_cast<int32_t>(k);
-      if (csr.format == ResidualFormat::bf16) {
-        const Codec codec{csr.element, Rounding::rne, true};
-        static_cast<uint16_t*>(csr.values)[at] = static_cast<uint16_t>(encode(residual, codec));
-      } else if (csr.format == ResidualFormat::fp32) {
-        static_cast<float*>(csr.values)[at] = residual;
-      } else {
-        wide[at] = residual;
-        atomicMax(amax, magnitude_bits(residual));
-      }
-    }
+    if (entry) store_entry(csr, next + below, static_cast<int32_t>(k), value - clamped, wide);
     next += total;
     __syncthreads();
   }
@@ -165,39 +157,51 @@ __global__ void sparse_products(CsrView csr, const float* other, int64_t rows, i
   if (row < rows) y[v * rows + row] = acc;
 }
 
-/// Entries of csr from Y and Yc, whose vectors lie one after the other.
-void write_csr(const float* y, const float* yc, CsrView csr, int64_t capacity, Context& context) {
+/// Writes a csr by write(wide), which knows its entries; then e4m3 residuals get their scale and codes.
+template <class Write>
+void write_csr(const CsrView& csr, int64_t capacity, Context& context, const Write& write) {
   if (csr.format == ResidualFormat::none) return;
-  csr.vectors.stride = 1;
   const bool e4m3 = csr.format == ResidualFormat::e4m3;
-  auto* wide = e4m3 ? context.scratch<float>(capacity) : nullptr;
-  auto* amax = e4m3 ? context.scratch<uint32_t>(1) : nullptr;
-  if (e4m3) context.zero(amax, 4);
-  context.launch(write_entries, Context::per_block(csr.vectors.count, kThreads), y, yc, csr, wide, amax);
+  const WideResiduals wide{e4m3 ? context.scratch<float>(capacity) : nullptr,
+                           e4m3 ? context.scratch<uint32_t>(1) : nullptr};
+  if (e4m3) context.zero(wide.amax, 4);
+  write(wide);
   if (e4m3)
-    context.launch(encode_residuals, context.per_item(std::max<int64_t>(capacity, 1)), wide, amax, capacity, csr);
+    context.launch(encode_residuals, context.per_item(std::max<int64_t>(capacity, 1)), wide.values, wide.amax, capacity,
+                   csr);
 }
 
 /// Yc and the csr of a tensor whose vectors lie one after the other.
-void split(const float* y, float* yc, const Tensor& csr, Context& context) {
-  CsrView view = csr_view_of(csr);
-  const OccOption& occ = csr.type.spec.occ;
-  const Vectors vectors{view.vectors.count, view.vectors.length, 1};
-  const int64_t elements = vectors.count * vectors.length;
-  auto* bounds = context.scratch<Bounds>(occ.per_tensor ? 1 : vectors.count);
+void split(const float* y, float* yc, const Tensor& tensor, Context& context) {
+  CsrView csr = csr_view_of(tensor);
+  csr.vectors.stride = 1;
+  const Vectors& vectors = csr.vectors;
+  const OccOption& occ = tensor.type.spec.occ;
+  const int64_t elements = vectors.count * vectors.length, capacity = csr_capacity(tensor.type);
+  const bool entries = occ.residual != ResidualFormat::none;
+  const Grid scan = Context::per_block(1, kScanThreads);
   if (elements == 0) {
-    context.zero(view.row_ptr, 8 * (vectors.count + 1));
-  } else {
-    if (occ.per_tensor) {
-      tensor_bounds(y, elements, occ.alpha, bounds, context);
-    } else {
-      vector_bounds(y, vectors, occ.alpha, bounds, context);
-    }
-    context.launch(clamp_vectors, Context::per_block(vectors.count, kThreads), y, vectors, bounds, occ.per_tensor,
-                   occ.residual != ResidualFormat::none, yc, view.row_ptr);
-    context.launch(scan_counts, Context::per_block(1, kScanThreads), vectors.count, view.row_ptr);
+    context.zero(csr.row_ptr, 8 * (vectors.count + 1));
+    return write_csr(csr, capacity, context, [](const WideResiduals&) {});
   }
-  write_csr(y, yc, view, csr_capacity(csr.type), context);
+  if (!occ.per_tensor && occ_short_takes(vectors.length)) {
+    const EntrySlots slots = clamp_short_vectors(y, vectors, occ.alpha, entries, yc, csr.row_ptr, context);
+    context.launch(scan_counts, scan, vectors.count, csr.row_ptr);
+    return write_csr(csr, capacity, context,
+                     [&](const WideResiduals& wide) { gather_entries(slots, csr, wide, context); });
+  }
+  auto* bounds = context.scratch<Bounds>(occ.per_tensor ? 1 : vectors.count);
+  if (occ.per_tensor) {
+    tensor_bounds(y, elements, occ.alpha, bounds, context);
+  } else {
+    vector_bounds(y, vectors, occ.alpha, bounds, context);
+  }
+  context.launch(clamp_vectors, Context::per_block(vectors.count, kThreads), y, vectors, bounds, occ.per_tensor,
+                 entries, yc, csr.row_ptr);
+  context.launch(scan_counts, scan, vectors.count, csr.row_ptr);
+  write_csr(csr, capacity, context, [&](const WideResiduals& wide) {
+    context.launch(write_entries, Context::per_block(vectors.count, kThreads), y, yc, csr, wide);
+  });
 }
 
 }  // namespace
