@@ -41,29 +41,32 @@ void broadcast(const NodeCall& call, Context& context, F f) {
   context.launch(map_periodic_kernel<F>, context.per_item(ceil_div(n, kVector)), x, b, y, n, period, f);
 }
 
+constexpr int kEight = 2 * kVector;  // elements of one thread of a cast: 16 bytes of bf16
+
 __global__ void to_bf16_kernel(const float* x, uint16_t* y, int64_t n) {
-  const int64_t i = thread_index() * kVector;
-  if (i >= n) return;
-  const Four r = load_four(x, i, n);
-  if (i + kVector <= n) {
-    *reinterpret_cast<ushort4*>(y + i) =
-        make_ushort4(bf16_of(r.v[0]), bf16_of(r.v[1]), bf16_of(r.v[2]), bf16_of(r.v[3]));
+  const int64_t i = thread_index() * kEight;
+  if (i + kEight <= n) {
+    const Four low = load_four(x, i, n), high = load_four(x, i + kVector, n);
+    const auto pair = [](const Four& f, int k) {
+      return uint32_t{bf16_of(f.v[k])} | uint32_t{bf16_of(f.v[k + 1])} << 16;
+    };
+    *reinterpret_cast<uint4*>(y + i) = make_uint4(pair(low, 0), pair(low, 2), pair(high, 0), pair(high, 2));
   } else {
-    for (int k = 0; i + k < n; ++k) y[i + k] = bf16_of(r.v[k]);
+    for (int64_t k = i; k < n; ++k) y[k] = bf16_of(x[k]);
   }
 }
 
 __global__ void from_bf16_kernel(const uint16_t* x, float* y, int64_t n) {
-  const int64_t i = thread_index() * kVector;
-  if (i >= n) return;
-  Four r{};
-  if (i + kVector <= n) {
-    const ushort4 u = *reinterpret_cast<const ushort4*>(x + i);
-    r = {{f32_of_bf16(u.x), f32_of_bf16(u.y), f32_of_bf16(u.z), f32_of_bf16(u.w)}};
+  const int64_t i = thread_index() * kEight;
+  if (i + kEight <= n) {
+    const uint4 u = *reinterpret_cast<const uint4*>(x + i);
+    const auto low = [](uint32_t word) { return float_of(word << 16); };
+    const auto high = [](uint32_t word) { return float_of(word & 0xFFFF0000u); };
+    store_four(y, i, n, {{low(u.x), high(u.x), low(u.y), high(u.y)}});
+    store_four(y, i + kVector, n, {{low(u.z), high(u.z), low(u.w), high(u.w)}});
   } else {
-    for (int k = 0; i + k < n; ++k) r.v[k] = f32_of_bf16(x[i + k]);
+    for (int64_t k = i; k < n; ++k) y[k] = f32_of_bf16(x[k]);
   }
-  store_four(y, i, n, r);
 }
 
 struct Silu {
@@ -99,7 +102,7 @@ void scale(const NodeCall& call, Context& context) {
 
 void cast(const NodeCall& call, Context& context) {
   const int64_t n = count_in(call, 0);
-  const Grid grid = context.per_item(ceil_div(n, kVector));
+  const Grid grid = context.per_item(ceil_div(n, kEight));
   if (call.out[0].type.dtype == DType::bf16) {
     context.launch(to_bf16_kernel, grid, in_data<float>(call, 0), out_data<uint16_t>(call), n);
   } else {
