@@ -1,16 +1,18 @@
 // Rates of quantization on one core for a binary32 array larger than the last cache: elements a second, and two ratios
-// to memcpy of that array, measured at the start of the same run: of_memcpy in elements, bytes_of_memcpy in bytes read
-// and written (memcpy: 8 an element; mxfp4: 4 + 0.5 + 1/32). Usage: quantize_bench
-// [--benchmark_filter=quantize/mxfp4/last] …
+// to memcpy of that array, which alternates with the row's runs: of_memcpy in elements, bytes_of_memcpy in bytes read
+// and written (memcpy: 8 an element; mxfp4: 4 + 0.5 + 1/32). Both are ratios of the least processor times of this
+// thread. Usage: quantize_bench [--benchmark_filter=quantize/mxfp4/last] …
 #include <benchmark/benchmark.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "reference/contract/host_backend.h"
 #include "reference/simd/backend.h"
 
 namespace fp4sim {
@@ -51,17 +53,13 @@ double thread_seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-/// Elements (of 4 bytes) that memcpy moves in a second on one core: the best of ten copies.
-double memcpy_rate(const std::vector<float>& from) {
-  std::vector<float> to(from.size());
-  double best = 0;
-  for (int i = 0; i < 10; ++i) {
-    const double begin = thread_seconds();
-    std::memcpy(to.data(), from.data(), from.size() * sizeof(float));
-    benchmark::DoNotOptimize(to.data());
-    best = std::max(best, static_cast<double>(from.size()) / (thread_seconds() - begin));
-  }
-  return best;
+/// Seconds of one copy of the array, the same memory every time.
+double memcpy_seconds(const void* from) {
+  static std::vector<float> to(static_cast<size_t>(kRows * kCols));
+  const double begin = thread_seconds();
+  std::memcpy(to.data(), from, to.size() * sizeof(float));
+  benchmark::DoNotOptimize(to.data());
+  return thread_seconds() - begin;
 }
 
 /// A chain of nodes; the last one is measured, those before it make its inputs.
@@ -110,19 +108,28 @@ int64_t bytes_of(const Graph& graph, const Node& node) {
 }
 
 void run(benchmark::State& state, simd::Level level, const std::string& op, const std::string& spec,
-         const std::string& axis, double memcpy_elements) {
+         const std::string& axis) {
   const auto backend = simd::make_backend(level, 1);
   const Measured m = prepare(*backend, op, spec, axis);
   const Plan plan{m.graph, m.tensors};
   for (const Node& node : m.graph.nodes) backend->run(bind(plan, node).call());
   const BoundNode last = bind(plan, m.graph.nodes.back());
-  for (auto _ : state) backend->run(last.call());
-  state.SetItemsProcessed(state.iterations() * kRows * kCols);
-  const double rounds = static_cast<double>(state.iterations()), copy_bytes = 8 * memcpy_elements;
-  state.counters["of_memcpy"] =
-      benchmark::Counter(rounds * static_cast<double>(kRows * kCols) / memcpy_elements, benchmark::Counter::kIsRate);
-  state.counters["bytes_of_memcpy"] = benchmark::Counter(
-      rounds * static_cast<double>(bytes_of(m.graph, m.graph.nodes.back())) / copy_bytes, benchmark::Counter::kIsRate);
+  const void* x = host_data(m.tensors[0].parts[0]);
+  double copy = memcpy_seconds(x), row = 1e9;
+  for (auto _ : state) {
+    const double begin = thread_seconds();
+    backend->run(last.call());
+    const double seconds = thread_seconds() - begin;
+    state.SetIterationTime(seconds);
+    row = std::min(row, seconds), copy = std::min(copy, memcpy_seconds(x));
+  }
+  constexpr double kGiga = 1e-9;
+  const auto elements = static_cast<double>(kRows * kCols);
+  const auto bytes = static_cast<double>(bytes_of(m.graph, m.graph.nodes.back()));
+  state.counters["Gelements/s"] = elements * kGiga / row;
+  state.counters["memcpy_GB/s"] = 8 * elements * kGiga / copy;
+  state.counters["of_memcpy"] = copy / row;
+  state.counters["bytes_of_memcpy"] = (bytes / row) / (8 * elements / copy);
 }
 
 struct Row {
@@ -160,15 +167,14 @@ constexpr Row kRowsOfTable[] = {
 
 int main(int argc, char** argv) {
   using namespace fp4sim;
-  const double memcpy_elements = memcpy_rate(bell_values());
-  benchmark::AddCustomContext("memcpy_elements_per_second", std::to_string(memcpy_elements));
   for (const simd::Level level : simd::available_levels())
     for (const Row& row : kRowsOfTable)
       for (const char* axis : {"last", "first"}) {
         const std::string name = std::string(row.op) + "/" + row.spec + "/" + axis + "/" + simd::to_string(level);
-        benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-          run(state, level, row.op, row.spec, axis, memcpy_elements);
-        })->Unit(benchmark::kMillisecond);
+        benchmark::RegisterBenchmark(name.c_str(),
+                                     [=](benchmark::State& state) { run(state, level, row.op, row.spec, axis); })
+            ->Unit(benchmark::kMillisecond)
+            ->UseManualTime();
       }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
