@@ -12,6 +12,8 @@ struct Four {
   float v[kVector];
 };
 
+__device__ inline Four four_of(float4 f) { return {{f.x, f.y, f.z, f.w}}; }
+
 __device__ inline Four load_four(const float* x, int64_t i, int64_t n) {
   Four r;
   if (i + kVector <= n) {

@@ -9,4 +9,7 @@ namespace fp4sim::gpu {
 /// Writes y (matrices, a.rows, b.rows) = a·bᵀ, k > 0, finished by the epilogue.
 void matmul_panels(const Operand& a, const Operand& b, const Epilogue& epilogue, float* y, Context& context);
 
+/// The same for operands in bf16, which are widened on their way into the multiprocessors.
+void matmul_panels(const Bf16Operand& a, const Bf16Operand& b, const Epilogue& epilogue, float* y, Context& context);
+
 }  // namespace fp4sim::gpu

@@ -7,16 +7,19 @@
 
 namespace fp4sim::gpu {
 
-/// Matrices of f32 rows along k: one of both strides is 1.
-struct Operand {
-  const float* data;
+/// Matrices of rows along k: one of both strides is 1.
+template <class T>
+struct RowsOf {
+  const T* data;
   int64_t matrices, rows, k;
   int64_t row_stride, k_stride;
 
-  FP4SIM_HD const float* matrix(int64_t i) const { return data + i * rows * k; }
-  /// True where 16-byte loads along the contiguous direction are aligned in every row.
+  FP4SIM_HD const T* matrix(int64_t i) const { return data + i * rows * k; }
+  /// True where loads of four neighbours along the contiguous direction are aligned in every row.
   FP4SIM_HD bool aligned() const { return (k_stride == 1 ? k : rows) % 4 == 0; }
 };
+using Operand = RowsOf<float>;
+using Bf16Operand = RowsOf<uint16_t>;
 
 /// The scales of an operand, binary32: [matrix][block of k][row], rows padded to `pitch`.
 struct OperandScales {
@@ -35,6 +38,10 @@ struct Epilogue {
   const float* d_b;
   float factor;  // 1: none
 
+  /// True if a finished product stays as it is.
+  FP4SIM_HD bool empty() const {
+    return scales_a.data == nullptr && d_a == nullptr && d_b == nullptr && factor == 1.0f;
+  }
   FP4SIM_HD float operator()(float v, int64_t matrix, int64_t i, int64_t j) const {
     if (scales_a.data != nullptr) v = v * (scales_a.block(matrix, 0)[i] * scales_b.block(matrix, 0)[j]);
     if (d_a != nullptr) v = v * *d_a;

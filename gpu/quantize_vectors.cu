@@ -34,10 +34,7 @@ __global__ void __launch_bounds__(kThreads)
   float most = 0;
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
-    if (lane + i * kWarp < fours) {
-      const float4 f = from[lane + i * kWarp];
-      held[i] = {{f.x, f.y, f.z, f.w}};
-    }
+    if (lane + i * kWarp < fours) held[i] = four_of(from[lane + i * kWarp]);
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
 #pragma unroll
