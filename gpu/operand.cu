@@ -93,7 +93,8 @@ __global__ void __launch_bounds__(kUnitThreads)
 }
 
 /// The operand that lies at `data` in the order of its tensor's shape.
-Operand operand_at(const float* data, const Tensor& t, Axis axis) {
+template <class T>
+RowsOf<T> operand_at(const T* data, const Tensor& t, Axis axis) {
   const MatrixView m = matrix_view(t.type.shape);
   if (axis == Axis::last) return {data, m.matrices, m.rows, m.cols, m.cols, 1};
   return {data, m.matrices, m.cols, m.rows, 1, m.cols};
@@ -103,7 +104,16 @@ int64_t round_up(int64_t n, int64_t step) { return ceil_div(n, step) * step; }
 
 }  // namespace
 
-Operand operand_shape(const Tensor& t, Axis axis) { return operand_at(nullptr, t, axis); }
+Operand operand_shape(const Tensor& t, Axis axis) { return operand_at<float>(nullptr, t, axis); }
+
+bool holds_bf16(const Tensor& t) {
+  return t.type.dtype == DType::bf16 ||
+         (t.type.dtype == DType::packed && is_unscaled(t.type.spec) && t.type.spec.element == kBf16);
+}
+
+Bf16Operand bf16_operand(const Tensor& t, Axis axis) {
+  return operand_at(reinterpret_cast<const uint16_t*>(device_data(t.parts[0])), t, axis);
+}
 
 Operand decoded_operand(const Tensor& t, Axis axis, Context& context) {
   const int64_t count = element_count(t.type.shape);
@@ -115,14 +125,14 @@ Operand decoded_operand(const Tensor& t, Axis axis, Context& context) {
   } else {
     decode_packed(t, values, context);
   }
-  return operand_at(values, t, axis);
+  return operand_at<float>(values, t, axis);
 }
 
 Operand element_operand(const Tensor& packed, Axis axis, bool nan_only, Context& context) {
   const PackedView q = view_of(packed);
   auto* values = context.scratch<float>(q.layout.elements());
   context.launch(decode_elements, context.per_item(q.layout.rows * q.layout.groups), q, nan_only, values);
-  return operand_at(values, packed, axis);
+  return operand_at<float>(values, packed, axis);
 }
 
 OperandScales operand_scales(const Tensor& packed, Axis axis, int64_t block, Context& context) {

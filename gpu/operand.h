@@ -10,6 +10,12 @@ namespace fp4sim::gpu {
 /// The operand's values with all scales: f32 in place, bf16 and packed through scratch.
 Operand decoded_operand(const Tensor& t, Axis axis, Context& context);
 
+/// True if a tensor's values lie as bf16: as a tensor of bf16 or as codes of bf16 without scales.
+bool holds_bf16(const Tensor& t);
+
+/// A tensor of bf16 values in place.
+Bf16Operand bf16_operand(const Tensor& t, Axis axis);
+
 /// The sizes of an operand without its data.
 Operand operand_shape(const Tensor& t, Axis axis);
 

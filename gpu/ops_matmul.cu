@@ -34,8 +34,10 @@ class Product {
       if (block != 0 && block == contraction_block(spec(b_))) return blocks(block);
       if (scaled_by_vector(spec(a_)) && scaled_by_vector(spec(b_))) return vectors();
     }
+    const Epilogue epilogue{{}, {}, nullptr, nullptr, sr34_factor()};
+    if (holds_bf16(a_) && holds_bf16(b_))
+      return matmul_panels(bf16_operand(a_, axis_a_), bf16_operand(b_, axis_b_), epilogue, y_, context_);
     const Operand a = decoded_operand(a_, axis_a_, context_), b = decoded_operand(b_, axis_b_, context_);
-    Epilogue epilogue{{}, {}, nullptr, nullptr, sr34_factor()};
     matmul_panels(a, b, epilogue, y_, context_);
   }
 
