@@ -44,7 +44,7 @@ self_test() {
   while IFS='|' read -r file edit; do
     rm -rf "$scratch/tree"
     mkdir "$scratch/tree"
-    (cd "$root" && tar -cf - --exclude=build --exclude=golden --exclude=out -- *.md docs bench cli reference fuzz tests dev LICENSE) |
+    (cd "$root" && tar -cf - --exclude=build --exclude=golden --exclude=out -- *.md docs bench cli gpu reference fuzz tests dev LICENSE) |
       tar -xf - -C "$scratch/tree"
     (check "$scratch/tree") > "$scratch/out" || { echo "the documents as they are fail: $(cat "$scratch/out")"; failures=1; }
     sed -i "$edit" "$scratch/tree/$file"
