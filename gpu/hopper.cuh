@@ -78,6 +78,25 @@ __device__ inline void copy_bulk_to(uint16_t blocks, void* shared, const void* g
       : "memory");
 }
 
+/// Starts a copy of bytes (a multiple of 16) from shared to global memory; ordinary stores to the shared memory must be
+/// published first. end_stores makes the thread's copies a group; wait_stores waits until all have read the shared
+/// memory, finish_stores until they have written.
+__device__ inline void store_bulk(void* global, const void* shared, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared_address(shared)),
+               "r"(bytes)
+               : "memory");
+}
+__device__ inline void publish_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ inline void end_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ inline void wait_stores() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+__device__ inline void finish_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+/// Warpgroup number `group` waits for its threads.
+__device__ inline void synchronize_warpgroup(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kWarpgroup) : "memory");
+}
+
 /// Describes rows of 128 bytes, k contiguous, whose 16-byte chunks are permuted by the row modulo 8; `first` begins at
 /// a multiple of 1024 bytes. Adding kStepOfDescriptor goes on by 32 bytes of k.
 __device__ inline uint64_t matrix_descriptor(const void* first) {
@@ -110,7 +129,6 @@ __device__ inline void pin(int (&d)[count]) {
 #define FP4SIM_8(C, d, i) \
   C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), C(d[i + 6]), C(d[i + 7])
 #define FP4SIM_32(C, d, i) FP4SIM_8(C, d, i), FP4SIM_8(C, d, i + 8), FP4SIM_8(C, d, i + 16), FP4SIM_8(C, d, i + 24)
-#define FP4SIM_REGISTERS_48(C, d) FP4SIM_32(C, d, 0), FP4SIM_8(C, d, 32), FP4SIM_8(C, d, 40)
 #define FP4SIM_REGISTERS_32(C, d) FP4SIM_32(C, d, 0)
 #define FP4SIM_REGISTERS_64(C, d) FP4SIM_32(C, d, 0), FP4SIM_32(C, d, 32)
 #define FP4SIM_REGISTERS_96(C, d) FP4SIM_REGISTERS_64(C, d), FP4SIM_32(C, d, 64)
@@ -147,14 +165,8 @@ __device__ inline void pin(int (&d)[count]) {
   }
 #define FP4SIM_INT8 "k32.s32.s8.s8"
 #define FP4SIM_E5M2 "k32.f32.e5m2.e5m2"
-#define FP4SIM_FP16 "k16.f32.f16.f16"
 FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 128, 64, 64, 65, FP4SIM_INT8, 1, "")
 FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 256, 128, 128, 129, FP4SIM_INT8, 1, "")
 FP4SIM_WARPGROUP_PRODUCT(multiply_e5m2, float, FP4SIM_FLOAT, 64, 32, 32, 33, FP4SIM_E5M2, 0, ", 1, 1")
-FP4SIM_WARPGROUP_PRODUCT(multiply_e5m2, float, FP4SIM_FLOAT, 96, 48, 48, 49, FP4SIM_E5M2, 0, ", 1, 1")
-FP4SIM_WARPGROUP_PRODUCT(multiply_e5m2, float, FP4SIM_FLOAT, 128, 64, 64, 65, FP4SIM_E5M2, 0, ", 1, 1")
-FP4SIM_WARPGROUP_PRODUCT(multiply_e5m2, float, FP4SIM_FLOAT, 192, 96, 96, 97, FP4SIM_E5M2, 0, ", 1, 1")
-FP4SIM_WARPGROUP_PRODUCT(multiply_fp16, float, FP4SIM_FLOAT, 128, 64, 64, 65, FP4SIM_FP16, 0, ", 1, 1, 0, 0")
-FP4SIM_WARPGROUP_PRODUCT(multiply_fp16, float, FP4SIM_FLOAT, 192, 96, 96, 97, FP4SIM_FP16, 0, ", 1, 1, 0, 0")
 
 }  // namespace fp4sim::gpu

@@ -1,3 +1,4 @@
+// Which tiles a product gets, and the launches. Compiled for compute capability 9.0a alone.
 #include "gpu/matmul_wgmma.h"
 
 #include "gpu/matmul_wgmma.cuh"

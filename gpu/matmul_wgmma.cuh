@@ -42,9 +42,14 @@ struct ProductPlan {
   static constexpr int kOwn = cols / 2;  // outputs of a thread
   static constexpr int kSteps = kSliceBytes / 32;
   static constexpr int kABytes = kRows * kSliceBytes, kBBytes = cols * kSliceBytes;
-  static constexpr int kTotalsBytes = Rule::kBlocks ? kRows * cols * 4 : 0;
+  // Finished rows go through shared memory and leave by bulk copies while the next tile is computed; the same memory
+  // holds the panels so far. The pitch lays the eight rows of a store into different banks.
+  static constexpr bool kStaged = cols <= 128;
+  static constexpr int kPitch = cols + 8;
+  static constexpr int kStagingBytes = kStaged ? kRows * kPitch * 4 : 0;
+  static_assert(kStaged || !Rule::kBlocks);
   static constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024;
-  static constexpr int kStages = (kSharedBytes - kTotalsBytes - kAlignment - 256) / (kABytes + kBBytes);
+  static constexpr int kStages = (kSharedBytes - kStagingBytes - kAlignment - 256) / (kABytes + kBBytes);
   static_assert(kStages >= 2 && kStages <= 15);
   // The launch gives each thread the same registers; the copying warpgroup leaves most of its own to the others.
   static constexpr int kCopyRegisters = warpgroups == 2 ? 40 : 32, kRegisters = warpgroups == 2 ? 232 : 160;
@@ -54,7 +59,7 @@ template <class Plan>
 struct ProductMemory {
   uint8_t* a;      // [stage][row][128]
   uint8_t* b;      // [stage][column][128]
-  float4* totals;  // [warpgroup][output / 4][thread]: the panels so far
+  float* staging;  // [row][kPitch]; while panels are added [warpgroup][output / 4][thread][4]
   Barrier* full;   // [stage]
   Barrier* empty;  // [stage]
 
@@ -62,8 +67,8 @@ struct ProductMemory {
     uint8_t* first = raw + (Plan::kAlignment - shared_address(raw) % Plan::kAlignment) % Plan::kAlignment;
     a = first;
     b = a + Plan::kStages * Plan::kABytes;
-    totals = reinterpret_cast<float4*>(b + Plan::kStages * Plan::kBBytes);
-    full = reinterpret_cast<Barrier*>(reinterpret_cast<uint8_t*>(totals) + Plan::kTotalsBytes);
+    staging = reinterpret_cast<float*>(b + Plan::kStages * Plan::kBBytes);
+    full = reinterpret_cast<Barrier*>(reinterpret_cast<uint8_t*>(staging) + Plan::kStagingBytes);
     empty = full + Plan::kStages;
   }
 };
@@ -157,40 +162,72 @@ struct LanePlace {
   }
 };
 
-/// Writes the outputs value(0), value(1) … of a thread: two neighbouring columns of two rows for each eight columns.
-template <class Plan, class Value>
-__device__ void store_outputs(const Value& value, const TileGrid& grid, const Tile& tile, const LanePlace& lane) {
+/// Calls store(j, left, right of row 0, left, right of row 1) with the finished outputs of columns 8j + 2t and 8j + 2t
+/// + 1.
+template <class Plan, class Value, class Store>
+__device__ void finish_outputs(const Value& value, int columns, const LanePlace& lane, const Store& store) {
   constexpr int kBatch = 16;  // scales on their way
-  const int64_t row = lane.row, col = lane.col;
-  const int64_t panel = grid.split ? tile.first_panel * grid.matrices : 0;
-  float* to = (grid.split ? grid.partial : grid.y) + ((panel + tile.matrix) * grid.m + row) * grid.n + col;
-  const LaneEpilogue& finish = lane.finish;
-  const float(&rows)[2] = lane.rows;
-  const bool pairs = grid.n % 2 == 0;
-  const bool has[2] = {row < grid.m, row + 8 < grid.m};
-  const int left = static_cast<int>(least(grid.n - col, Plan::kCols));  // columns from `col` on
 #pragma unroll
   for (int first = 0; first < Plan::kCols / 8; first += kBatch) {
     float2 cols[kBatch];
 #pragma unroll
     for (int j = 0; j < kBatch; ++j)
-      cols[j] = 8 * (first + j) < left ? finish.cols(col + 8 * (first + j)) : make_float2(0.0f, 0.0f);
+      cols[j] = 8 * (first + j) < columns ? lane.finish.cols(lane.col + 8 * (first + j)) : make_float2(0.0f, 0.0f);
 #pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
+    for (int j = 0; j < kBatch; ++j)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int i = 4 * (first + j) + 2 * h, at = 8 * (first + j);
-        const float2 v = make_float2(finish(value(i), rows[h], cols[j].x), finish(value(i + 1), rows[h], cols[j].y));
-        float* place = to + h * 8 * grid.n + at;
-        if (!has[h] || at >= left) continue;
-        if (pairs) {
-          *reinterpret_cast<float2*>(place) = v;
-        } else {
-          place[0] = v.x;
-          if (at + 1 < left) place[1] = v.y;
-        }
+        const int i = 4 * (first + j) + 2 * h;
+        store(first + j, h,
+              make_float2(lane.finish(value(i), lane.rows[h], cols[j].x),
+                          lane.finish(value(i + 1), lane.rows[h], cols[j].y)));
       }
+  }
+}
+
+/// Writes the outputs value(0), value(1) … of each thread of a warpgroup: two neighbouring columns of two rows for each
+/// eight columns. `staging` is the warpgroup's own and free.
+template <class Plan, class Value>
+__device__ void store_outputs(const Value& value, const TileGrid& grid, const Tile& tile, const LanePlace& lane,
+                              float* staging, int group) {
+  const int64_t panel = grid.split ? tile.first_panel * grid.matrices : 0;
+  float* y = (grid.split ? grid.partial : grid.y) + (panel + tile.matrix) * grid.m * grid.n;
+  const int columns = static_cast<int>(least(grid.n - lane.col, Plan::kCols));  // from the lane's first on
+  const int thread = static_cast<int>(threadIdx.x % kWarpgroup), in_group = thread / kWarp * 16 + thread % kWarp / 4;
+  if (Plan::kStaged && grid.n % 4 == 0) {
+    float* to = staging + in_group * Plan::kPitch + thread % 4 * 2;
+    finish_outputs<Plan>(value, columns, lane, [&](int j, int h, float2 v) {
+      *reinterpret_cast<float2*>(to + 8 * h * Plan::kPitch + 8 * j) = v;
+    });
+    publish_stores();
+    synchronize_warpgroup(group);
+    const int64_t row = lane.row - in_group + thread;
+    if (thread < 64 && row < grid.m)
+      store_bulk(y + row * grid.n + tile.first_col, staging + thread * Plan::kPitch,
+                 static_cast<uint32_t>(least(grid.n - tile.first_col, Plan::kCols)) * 4);
+    end_stores();
+    return;
+  }
+  float* to = y + lane.row * grid.n + lane.col;
+  const bool pairs = grid.n % 2 == 0;
+  finish_outputs<Plan>(value, columns, lane, [&](int j, int h, float2 v) {
+    float* place = to + h * 8 * grid.n + 8 * j;
+    if (lane.row + 8 * h >= grid.m || 8 * j >= columns) return;
+    if (pairs) {
+      *reinterpret_cast<float2*>(place) = v;
+    } else {
+      place[0] = v.x;
+      if (8 * j + 1 < columns) place[1] = v.y;
     }
+  });
+}
+
+/// Waits until the warpgroup's finished rows of the tile before have left its staging memory.
+template <class Plan>
+__device__ void free_staging(int group) {
+  if constexpr (Plan::kStaged) {
+    wait_stores();
+    synchronize_warpgroup(group);
   }
 }
 
@@ -230,7 +267,9 @@ __device__ void multiply_vectors(const ProductMemory<Plan>& memory, const WideOp
     wait_products<0>();
     pin(sum);
     release(memory, held);
-    store_outputs<Plan>([&](int i) { return static_cast<float>(sum[i]) * unit; }, grid, tile, lane);
+    free_staging<Plan>(group);
+    store_outputs<Plan>([&](int i) { return static_cast<float>(sum[i]) * unit; }, grid, tile, lane,
+                        memory.staging + group * 64 * Plan::kPitch, group);
   }
 }
 
@@ -239,7 +278,8 @@ template <class Plan>
 __device__ void multiply_blocks(const ProductMemory<Plan>& memory, const WideOperand& a, const TileGrid& grid,
                                 const Epilogue& epilogue, uint32_t rank, int group) {
   Turn<Plan> turn;
-  float4* totals = memory.totals + group * (Plan::kOwn / 4) * kWarpgroup + threadIdx.x % kWarpgroup;
+  float* staging = memory.staging + group * 64 * Plan::kPitch;
+  float4* totals = reinterpret_cast<float4*>(staging) + threadIdx.x % kWarpgroup;
   constexpr int kHalf = Plan::kOwn / 2;
   constexpr uint64_t kOtherHalf = Plan::kCols / 2 * kSliceBytes >> 4;  // of the columns, in descriptors
   float sum[Plan::kOwn], left[kHalf], right[kHalf];
@@ -285,6 +325,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, const WideOpe
           if (step < Plan::kSteps) start(right, a_next, b_next + kOtherHalf);
         }
       }
+      if (panel == tile.first_panel) free_staging<Plan>(group);
       if (tile.last_panel - tile.first_panel == 1) break;
 #pragma unroll
       for (int q = 0; q < Plan::kOwn / 4; ++q) {
@@ -297,7 +338,8 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, const WideOpe
         sum[4 * q] = t.x, sum[4 * q + 1] = t.y, sum[4 * q + 2] = t.z, sum[4 * q + 3] = t.w;
       }
     }
-    store_outputs<Plan>([&](int i) { return sum[i]; }, grid, tile, lane);
+    synchronize_warpgroup(group);
+    store_outputs<Plan>([&](int i) { return sum[i]; }, grid, tile, lane, staging, group);
   }
 }
 
@@ -331,6 +373,7 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
     } else {
       multiply_vectors(memory, a, grid, epilogue, unit, rank, group);
     }
+    finish_stores();
   }
   if constexpr (Plan::kCluster > 1) synchronize_cluster();  // a block that others still write to must not end
 }

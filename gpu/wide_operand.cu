@@ -77,62 +77,83 @@ __device__ Bytes16 folded_bytes(int code, int top, bool& fits) {
 /// True unless a block of scale code 0 has a code that is not zero.
 __device__ bool zero_fits(int scale_code, uint32_t codes) { return scale_code != 0 || (codes & 0x77777777u) == 0; }
 
-/// Raises tops[row] to the largest scale code of each row; NaN does not count. Every block has the same threads per
-/// row.
+/// Sets tops[row] to the largest scale code of each row; NaN does not count.
+template <bool last>
 __device__ void find_tops(const Widening& w, const Piece& piece, int (&tops)[kRows]) {
-  const int64_t blocks = (w.from.k + 31) >> kBlockShift;
+  constexpr int kParts = kThreads / kRows, kCodes = 4;  // threads of a row, codes of a word
+  const int64_t blocks = (w.from.k + (1 << kBlockShift) - 1) >> kBlockShift;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < kRows) tops[thread] = 0;
   __syncthreads();
-  // Neighbouring threads read neighbouring codes: of the blocks of a row, or of a block's rows.
-  const int row = w.from.last ? thread / kChunks : thread % kRows,
-            part = w.from.last ? thread % kChunks : thread / kRows;
-  if (piece.first_row + row < w.from.rows) {
-    const uint8_t* codes = w.scale_codes(piece.matrix, piece.first_row + row);
-    int largest = 0;
+  // Neighbouring threads read neighbouring codes: of the blocks of a row, or of the rows of a block.
+  if (w.places.row_shift == 0 && (last ? blocks : w.from.rows) % kCodes == 0) {
+    const int row = last ? thread / kParts : thread % kParts * kCodes;
+    const int first = last ? thread % kParts * kCodes : thread / kParts;
+    uint32_t largest = 0;
+    if (piece.first_row + row < w.from.rows) {
+      const uint8_t* codes = w.scale_codes(piece.matrix, piece.first_row + row);
 #pragma unroll 8
-    for (int64_t block = part; block < blocks; block += kChunks) {
-      const int code = __ldg(codes + block * w.places.block_step);
-      if (code != kE8m0NaN && code > largest) largest = code;
+      for (int64_t block = first; block < blocks; block += kParts * kCodes) {
+        const uint32_t four = __ldg(reinterpret_cast<const uint32_t*>(codes + block * w.places.block_step));
+        largest = __vmaxu4(largest, four & ~__vcmpeq4(four, 0x01010101u * kE8m0NaN));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kCodes; ++i)
+      atomicMax(&tops[last ? row : row + i], static_cast<int>(largest >> (8 * i) & 0xFFu));
+  } else {
+    const int row = last ? thread / kParts : thread % kRows, first = last ? thread % kParts : thread / kRows;
+    int largest = 0;
+    if (piece.first_row + row < w.from.rows) {
+      const uint8_t* codes = w.scale_codes(piece.matrix, piece.first_row + row);
+      for (int64_t block = first; block < blocks; block += kParts) {
+        const int code = __ldg(codes + block * w.places.block_step);
+        if (code != kE8m0NaN && code > largest) largest = code;
+      }
     }
     atomicMax(&tops[row], largest);
   }
   __syncthreads();
 }
 
-/// The thread's row and chunk of each slice.
+/// The 32 k of a quarter of every second slice of a row.
 template <bool folds>
 __device__ bool widen_along(const Widening& w, const Piece& piece, const int (&tops)[kRows]) {
-  const int in_block = static_cast<int>(threadIdx.x) / kChunks, chunk = static_cast<int>(threadIdx.x) % kChunks;
+  constexpr int kQuarters = kSliceBytes / (2 * kChunk), kTogether = kThreads / (kRows * kQuarters);
+  const int thread = static_cast<int>(threadIdx.x), quarter = thread % kQuarters, in_block = thread / kQuarters % kRows;
   const int64_t row = piece.first_row + in_block;
-  const bool exists = row < w.from.rows, aligned = w.from.view.layout.row_bytes % 8 == 0;
+  const bool exists = row < w.from.rows, aligned = w.from.k % 32 == 0;
   const uint8_t* from = w.from.view.row(piece.matrix * w.from.rows + row);
   const uint8_t* scales = folds && exists ? w.scale_codes(piece.matrix, row) : nullptr;
   const int top = folds ? tops[in_block] : 0;
   bool fits = true;
 #pragma unroll 4
-  for (int64_t slice = piece.first_slice; slice < piece.last_slice; ++slice) {
-    const int64_t k = slice * kSliceBytes + chunk * kChunk;
-    uint32_t codes[2] = {0, 0};
+  for (int64_t slice = piece.first_slice + thread / (kRows * kQuarters); slice < piece.last_slice; slice += kTogether) {
+    const int64_t k = slice * kSliceBytes + quarter * 2 * kChunk;
+    uint32_t codes[4] = {0, 0, 0, 0};
     if (exists && k < w.from.k) {
-      if (aligned && w.from.k - k >= kChunk) {
-        const uint2 both = __ldg(reinterpret_cast<const uint2*>(from + k / 2));
-        codes[0] = both.x, codes[1] = both.y;
+      if (aligned) {
+        const uint4 all = __ldg(reinterpret_cast<const uint4*>(from + k / 2));
+        codes[0] = all.x, codes[1] = all.y, codes[2] = all.z, codes[3] = all.w;
       } else {
-        codes[0] = load_codes(from + k / 2, w.from.k - k, false);
-        codes[1] = load_codes(from + k / 2 + 4, w.from.k - k - 8, false);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) codes[i] = load_codes(from + k / 2 + 4 * i, w.from.k - k - 8 * i, false);
       }
     }
     Bytes16 table = w.units;
     if constexpr (folds) {
       const int code = exists && k < w.from.k ? __ldg(scales + (k >> kBlockShift) * w.places.block_step) : 0;
       table = folded_bytes(code, top, fits);
-      fits = fits && zero_fits(code, codes[0] | codes[1]);
+      fits = fits && zero_fits(code, codes[0] | codes[1] | codes[2] | codes[3]);
     }
-    uint32_t low[2], high[2];
-    bytes_of(codes[0], table, low);
-    bytes_of(codes[1], table, high);
-    *reinterpret_cast<uint4*>(w.place(piece.matrix, slice, row, chunk)) = make_uint4(low[0], low[1], high[0], high[1]);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint32_t low[2], high[2];
+      bytes_of(codes[2 * half], table, low);
+      bytes_of(codes[2 * half + 1], table, high);
+      *reinterpret_cast<uint4*>(w.place(piece.matrix, slice, row, 2 * quarter + half)) =
+          make_uint4(low[0], low[1], high[0], high[1]);
+    }
   }
   return fits;
 }
@@ -219,14 +240,17 @@ __device__ bool widen_across(const Widening& w, const Piece& piece, const int (&
   return fits;
 }
 
-template <bool folds>
-__global__ void __launch_bounds__(kThreads) widen_codes(const __grid_constant__ WideningPair pair) {
+/// Widens what lies alike of a pair: both operands, or one of them.
+template <bool folds, bool last>
+__global__ void __launch_bounds__(kThreads, 3) widen_codes(const __grid_constant__ WideningPair pair) {
   __shared__ int tops[kRows];
-  const bool is_a = blockIdx.x < pair.a.blocks();
+  const int64_t of_a = pair.a.from.last == last ? pair.a.blocks() : 0;
+  const bool is_a = blockIdx.x < of_a;
   const Widening& w = is_a ? pair.a : pair.b;
-  const Piece piece = piece_of(w, is_a ? blockIdx.x : blockIdx.x - pair.a.blocks());
+  const int64_t number = is_a ? blockIdx.x : blockIdx.x - of_a;
+  const Piece piece = piece_of(w, number);
   if constexpr (folds) {
-    find_tops(w, piece, tops);
+    find_tops<last>(w, piece, tops);
     if (piece.first_slice == 0 && threadIdx.x < kRows) {
       const int top = tops[threadIdx.x], exponent = top == 0 ? 0 : top - kE8m0Bias;
       // Exponents out of range leave any factor: the product is unfit.
@@ -234,10 +258,15 @@ __global__ void __launch_bounds__(kThreads) widen_codes(const __grid_constant__ 
       w.factors[piece.matrix * w.padded_rows + piece.first_row + threadIdx.x] = pow2_f32(kept - kLargestFold);
     }
   }
-  const bool fits = w.from.last ? widen_along<folds>(w, piece, tops) : widen_across<folds>(w, piece, tops);
+  bool fits;
+  if constexpr (last) {
+    fits = widen_along<folds>(w, piece, tops);
+  } else {
+    fits = widen_across<folds>(w, piece, tops);
+  }
   if constexpr (folds) {
     const int unfit = __syncthreads_or(fits ? 0 : 1);
-    if (threadIdx.x == 0) pair.unfit[blockIdx.x] = unfit != 0 ? 1 : 0;
+    if (threadIdx.x == 0) pair.unfit[is_a ? number : pair.a.blocks() + number] = unfit != 0 ? 1 : 0;
   }
 }
 
@@ -251,9 +280,16 @@ Widening widening(const NarrowOperand& o, Context& context) {
   return {o, to, rows, slices, range, ceil_div(slices, range), units_of(o.view.quantizer.element), {}, nullptr};
 }
 
+template <bool folds, bool last>
+void launch_widening(const WideningPair& pair, Context& context) {
+  const int64_t blocks =
+      (pair.a.from.last == last ? pair.a.blocks() : 0) + (pair.b.from.last == last ? pair.b.blocks() : 0);
+  context.launch(widen_codes<folds, last>, Context::per_block(blocks, kThreads), pair);
+}
 template <bool folds>
 void launch_widening(const WideningPair& pair, Context& context) {
-  context.launch(widen_codes<folds>, Context::per_block(pair.a.blocks() + pair.b.blocks(), kThreads), pair);
+  launch_widening<folds, true>(pair, context);
+  launch_widening<folds, false>(pair, context);
 }
 
 WidePair result(const WideningPair& pair) {
