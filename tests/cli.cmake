@@ -15,4 +15,4 @@ set_tests_properties(Cli.runs_the_commands_of_the_readme PROPERTIES LABELS e2e T
 fp4sim_test(cli_quantize_test LIBS fp4sim_io nlohmann_json::nlohmann_json LABELS e2e SOURCES cli_quantize_test.cc)
 target_compile_definitions(cli_quantize_test PRIVATE FP4SIM_PROGRAM="$<TARGET_FILE:fp4sim>")
 add_dependencies(cli_quantize_test fp4sim)
-fp4sim_test(cli_packed_test LIBS fp4sim_packed fp4sim_scalar LABELS unit SOURCES cli_packed_test.cc)
+fp4sim_test(cli_packed_test LIBS fp4sim_packed fp4sim_scalar LABELS e2e SOURCES cli_packed_test.cc)

@@ -11,10 +11,10 @@ else()
   message(STATUS "cuda_fp4.h not found: comparisons with CUDA's headers are skipped")
 endif()
 
-fp4sim_test(proof_test LIBS fp4sim_scalar fp4sim_simd fp4sim_proof_cuda LABELS unit
+fp4sim_test(proof_test LIBS fp4sim_scalar fp4sim_simd fp4sim_proof_cuda LABELS differential
   SOURCES proof_codec_test.cc proof_stochastic_test.cc proof_outside_test.cc)
 
-add_executable(proof_exhaustive proof_exhaustive.cc)
+add_executable(proof_exhaustive proof_exhaustive.cc proof_scales.cc)
 target_include_directories(proof_exhaustive PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(proof_exhaustive PRIVATE fp4sim_flags fp4sim_scalar fp4sim_simd fp4sim_proof_cuda GTest::gtest_main
   OpenMP::OpenMP_CXX)
@@ -24,4 +24,4 @@ if(FP4SIM_MPFR)  # scalar.cmake looks for it
 endif()
 gtest_discover_tests(proof_exhaustive DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "slow" TIMEOUT 3000 RUN_SERIAL ON)
 
-fp4sim_test(proof_parsers_test LIBS fp4sim_parser_targets LABELS unit SOURCES proof_parsers_test.cc)
+fp4sim_test(proof_parsers_test LIBS fp4sim_parser_targets LABELS property SOURCES proof_parsers_test.cc)
