@@ -8,10 +8,9 @@
 #include <new>
 
 #include "cli/commands/commands.h"
-#include "cli/commands/common.h"
 #include "cli/commands/dequantize_reader.h"
+#include "cli/commands/piece_options.h"
 #include "cli/commands/quantize_cut.h"
-#include "cli/commands/whole_number.h"
 #include "cli/commands/work_progress.h"
 #include "cli/io/ggml_blocks.h"
 #include "cli/io/npy.h"
@@ -21,9 +20,8 @@ namespace fp4sim::cli {
 namespace {
 
 struct Options {
-  std::string input, out, backend = "simd";
-  int threads = 0;
-  int64_t piece_bytes = kPieceBytes;
+  std::string input, out;
+  PieceOptions pieces;
 };
 
 /// What is written: values of a tensor from an element on.
@@ -111,11 +109,9 @@ void to_npy(const Options& o, const PackedFile& file, Decoder& decoder, WorkProg
     throw UsageError(fmt::format("a .npy file holds one tensor, {} has {}: choose a .safetensors file", o.input,
                                  file.tensors.size()));
   const PackedEntry& entry = file.tensors[0];
-  const std::string header = io::npy_header(io::FileType::f32, entry.packed.shape, io::NpyOrder::c, o.out);
-  io::OutputFile out(o.out);
-  out.write(0, io::bytes_of(header));
+  io::NpyWriter out(o.out, entry.packed.shape);
   decoder.decode(entry, [&](int64_t first, std::span<const float> values) {
-    out.write(static_cast<int64_t>(header.size()) + 4 * first, std::as_bytes(values));
+    out.write(first, values);
     progress.step();
   });
   out.commit();
@@ -145,11 +141,10 @@ void run(const Options& o) {
     throw UsageError("--out must name a .npy or .safetensors file, got `" + o.out + "`");
   if (!o.input.ends_with(".safetensors")) throw UsageError("input `" + o.input + "` must be a .safetensors file");
   if (io::is_same_file(o.input, o.out)) throw UsageError("output `" + o.out + "` is the input file");
-  if (o.piece_bytes < 4) throw UsageError(fmt::format("--piece-bytes must be at least 4, got {}", o.piece_bytes));
-  const auto backend = make_backend(o.backend, o.threads);
+  const auto backend = make_piece_backend(o.pieces);
   const PackedFile file = open_packed(o.input);
-  WorkProgress progress("pieces", pieces_of(file, o.piece_bytes));
-  Decoder decoder(*backend, file, o.piece_bytes);
+  WorkProgress progress("pieces", pieces_of(file, o.pieces.piece_bytes));
+  Decoder decoder(*backend, file, o.pieces.piece_bytes);
   try {
     npy ? to_npy(o, file, decoder, progress) : to_safetensors(o, file, decoder, progress);
   } catch (const UsageError&) {
@@ -159,8 +154,7 @@ void run(const Options& o) {
     if (what.find(o.input) != std::string::npos || what.find(o.out) != std::string::npos) throw;
     throw Error(fmt::format("{}: {}", o.input, what));
   } catch (const std::bad_alloc&) {
-    throw Error(fmt::format("not enough memory: pieces of {} bytes need about eight times as much (--piece-bytes)",
-                            o.piece_bytes));
+    throw out_of_memory(o.pieces);
   }
 }
 
@@ -171,13 +165,7 @@ void add_dequantize_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("dequantize", "Decode the packed tensors of a file that quantize wrote");
   command->add_option("input", o->input, "The .safetensors file, of layout fp4sim or ggml")->required();
   command->add_option("--out", o->out, "A .npy file (f4, one tensor) or .safetensors (F32, all tensors)")->required();
-  command->add_option("--backend", o->backend, kBackendHelp)->capture_default_str();
-  command->add_option("--threads", o->threads, "Threads of simd (0: all cores)")->capture_default_str();
-  command
-      ->add_option("--piece-bytes", o->piece_bytes,
-                   "Values held at once, in bytes of binary32; no result depends on it")
-      ->check(whole_number<int64_t>)
-      ->capture_default_str();
+  add_piece_options(*command, o->pieces);
   command->footer(
       "The values are those of quantize's --decoded: without the residual of +occ, and rotated under +had. Codes and "
       "scales that no quantizer writes are an error.");

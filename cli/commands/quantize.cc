@@ -7,9 +7,8 @@
 #include <new>
 
 #include "cli/commands/commands.h"
-#include "cli/commands/common.h"
 #include "cli/commands/packed_file.h"
-#include "cli/commands/quantize_cut.h"
+#include "cli/commands/piece_options.h"
 #include "cli/commands/quantize_job.h"
 #include "cli/commands/whole_number.h"
 #include "cli/commands/work_progress.h"
@@ -20,11 +19,10 @@ namespace fp4sim::cli {
 namespace {
 
 struct Options {
-  std::string input, spec, axis = "last", tensors, out, decoded, stats = "text", backend = "simd", layout = "fp4sim";
+  std::string input, spec, axis = "last", tensors, out, decoded, stats = "text", layout = "fp4sim";
   uint64_t seed = 0;
   uint32_t stream = 0, step = 0;
-  int threads = 0;
-  int64_t piece_bytes = kPieceBytes;
+  PieceOptions pieces;
 };
 
 PackedLayout parse_layout(const std::string& text) {
@@ -42,23 +40,6 @@ void check_names(const Options& o) {
   if (o.stats != "text" && o.stats != "json" && o.stats != "none")
     throw UsageError("--stats must be text, json or none, got `" + o.stats + "`");
 }
-
-/// The decoded values as an .npy file of binary32.
-class DecodedFile {
- public:
-  DecodedFile(const std::string& path, const Shape& shape)
-      : header_(io::npy_header(io::FileType::f32, shape, io::NpyOrder::c, path)), file_(path) {
-    file_.write(0, io::bytes_of(header_));
-  }
-  void write(int64_t first, std::span<const float> values) {
-    file_.write(static_cast<int64_t>(header_.size()) + 4 * first, std::as_bytes(values));
-  }
-  void commit() { file_.commit(); }
-
- private:
-  std::string header_;
-  io::OutputFile file_;
-};
 
 struct Jobs {
   std::vector<std::unique_ptr<QuantizeJob>> jobs;
@@ -88,8 +69,8 @@ std::vector<NamedStats> convert(const Options& o, Backend& backend, const std::v
     metadata.merge(job->metadata());
   }
   io::SafetensorsWriter out(o.out, items, metadata);
-  std::unique_ptr<DecodedFile> decoded;
-  if (!o.decoded.empty()) decoded = std::make_unique<DecodedFile>(o.decoded, sources[0].shape());
+  std::unique_ptr<io::NpyWriter> decoded;
+  if (!o.decoded.empty()) decoded = std::make_unique<io::NpyWriter>(o.decoded, sources[0].shape());
   DecodedSink sink;
   if (decoded != nullptr) sink = [&](int64_t first, std::span<const float> values) { decoded->write(first, values); };
   std::vector<NamedStats> statistics;
@@ -108,10 +89,9 @@ void run(const Options& o) {
   settings.layout = parse_layout(o.layout);
   settings.random = {o.seed, o.stream, o.step};
   settings.statistics = o.stats != "none";
-  settings.piece_bytes = o.piece_bytes;
+  settings.piece_bytes = o.pieces.piece_bytes;
   settings.scratch_folder = io::folder_of(o.out);
-  if (o.piece_bytes < 4) throw UsageError(fmt::format("--piece-bytes must be at least 4, got {}", o.piece_bytes));
-  const auto backend = make_backend(o.backend, o.threads);
+  const auto backend = make_piece_backend(o.pieces);
   const std::vector<io::TensorSource> sources = io::open_tensors(o.input, o.tensors);
   if (!o.decoded.empty() && sources.size() > 1)
     throw UsageError(fmt::format("--decoded holds one tensor, but {} are quantized", sources.size()));
@@ -119,8 +99,7 @@ void run(const Options& o) {
   try {
     statistics = convert(o, *backend, sources, settings);
   } catch (const std::bad_alloc&) {
-    throw Error(fmt::format("not enough memory: pieces of {} bytes need about eight times as much (--piece-bytes)",
-                            o.piece_bytes));
+    throw out_of_memory(o.pieces);
   }
   if (!settings.statistics) return;
   const std::string text = o.stats == "json" ? stats_json(statistics) : stats_text(statistics);
@@ -156,13 +135,7 @@ void add_quantize_command(CLI::App& app) {
       ->add_option("--layout", o->layout,
                    "fp4sim, or ggml: ggml's own quantizer and blocks (NAME.blocks) for the specs mxfp4 and nvfp4")
       ->capture_default_str();
-  command->add_option("--backend", o->backend, kBackendHelp)->capture_default_str();
-  command->add_option("--threads", o->threads, "Threads of simd (0: all cores)")->capture_default_str();
-  command
-      ->add_option("--piece-bytes", o->piece_bytes,
-                   "Values held at once, in bytes of binary32; no result depends on it")
-      ->check(whole_number<int64_t>)
-      ->capture_default_str();
+  add_piece_options(*command, o->pieces);
   command->footer(
       std::string(kStatsHelp) +
       "\n\nFiles may be larger than memory: they are read in pieces of rows, twice where a scale depends on "

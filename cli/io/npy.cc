@@ -244,4 +244,13 @@ void write_npy(const std::string& path, const HostTensor& tensor, NpyOrder order
   write_file_atomic(path, pieces);
 }
 
+NpyWriter::NpyWriter(const std::string& path, const Shape& shape)
+    : header_(npy_header(FileType::f32, shape, NpyOrder::c, path)), file_(path) {
+  file_.write(0, bytes_of(header_));
+}
+
+void NpyWriter::write(int64_t first, std::span<const float> values) {
+  file_.write(static_cast<int64_t>(header_.size()) + 4 * first, std::as_bytes(values));
+}
+
 }  // namespace fp4sim::io

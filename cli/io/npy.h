@@ -34,4 +34,17 @@ HostTensor read_npy(const std::string& path);
 /// Writes an F32, F16 or I32 tensor as version 1.0 through write_file_atomic; `order` is the order in the file.
 void write_npy(const std::string& path, const HostTensor& tensor, NpyOrder order = NpyOrder::c);
 
+/// An F32 file written piece by piece, row-major; it appears on commit (OutputFile).
+class NpyWriter {
+ public:
+  NpyWriter(const std::string& path, const Shape& shape);
+  /// Values of the array from element `first` on.
+  void write(int64_t first, std::span<const float> values);
+  void commit() { file_.commit(); }
+
+ private:
+  std::string header_;
+  OutputFile file_;
+};
+
 }  // namespace fp4sim::io
