@@ -7,19 +7,13 @@
 #include "pch.h"
 #include "reference/scalar/backend.h"
 #include "reference/simd/backend.h"
+#include "tests/differential_report.h"
 
 namespace fp4sim::fuzz {
 namespace {
 
 constexpr uint64_t kSeed = 20251129;
 constexpr int64_t kCases = 60;
-
-std::string summary(const DifferentialReport& report) {
-  std::string text;
-  for (const OpReport& op : report.ops)
-    for (const Failure& f : op.failures) text += to_string(f.parameters) + "\n  " + to_string(f.mismatch) + "\n";
-  return text;
-}
 
 class Differential : public testing::TestWithParam<Op> {};
 
@@ -32,7 +26,7 @@ TEST_P(Differential, every_simd_level_gives_the_bits_of_scalar) {
     options.seed = kSeed;
     options.iterations = kCases;
     const DifferentialReport report = fuzz_ops(*tested, *oracle, options);
-    EXPECT_TRUE(report.ok()) << "seed " << kSeed << "\n" << summary(report);
+    EXPECT_TRUE(report.ok()) << "seed " << kSeed << "\n" << test::failures_text(report);
     EXPECT_EQ(simd::last_level_run(), level);
   }
 }
@@ -100,13 +94,7 @@ TEST_P(Differential, digests_of_the_backends_are_the_digest_of_the_bytes) {
   }
 }
 
-std::vector<Op> all_ops() {
-  std::vector<Op> ops;
-  for (int i = 0; i < kOpCount; ++i) ops.push_back(static_cast<Op>(i));
-  return ops;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Differential, testing::ValuesIn(all_ops()),
+INSTANTIATE_TEST_SUITE_P(All, Differential, testing::ValuesIn(test::all_ops()),
                          [](const auto& row) { return std::string(op_name(row.param)); });
 
 TEST(Digest, changes_with_any_single_element) {

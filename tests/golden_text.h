@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -18,6 +19,14 @@ inline std::string golden_bytes(const std::string& name) {
   std::ifstream file(std::string(FP4SIM_GOLDEN_DIR) + "/" + name, std::ios::binary);
   if (!file) throw std::runtime_error("golden file missing: " + name);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// The same as binary32 numbers.
+inline std::vector<float> golden_floats(const std::string& name) {
+  const std::string bytes = golden_bytes(name);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
 }
 
 inline std::vector<std::string> split(const std::string& text, char separator) {

@@ -3,6 +3,7 @@
 #include "fuzz/host_value.h"
 #include "pch.h"
 #include "reference/scalar/backend.h"
+#include "tests/differential_report.h"
 #include "tests/gpu_device.h"
 
 namespace fp4sim::fuzz {
@@ -10,13 +11,6 @@ namespace {
 
 constexpr uint64_t kSeed = 20251129;
 constexpr int64_t kCases = 60;
-
-std::string summary(const DifferentialReport& report) {
-  std::string text;
-  for (const OpReport& op : report.ops)
-    for (const Failure& f : op.failures) text += to_string(f.parameters) + "\n  " + to_string(f.mismatch) + "\n";
-  return text;
-}
 
 class GpuDifferential : public test::NeedsDevice<testing::TestWithParam<Op>> {};
 
@@ -28,7 +22,7 @@ TEST_P(GpuDifferential, gives_the_bits_of_scalar) {
   options.seed = kSeed;
   options.iterations = kCases;
   const DifferentialReport report = fuzz_ops(*tested, *oracle, options);
-  EXPECT_TRUE(report.ok()) << "seed " << kSeed << "\n" << summary(report);
+  EXPECT_TRUE(report.ok()) << "seed " << kSeed << "\n" << test::failures_text(report);
 }
 
 TEST_P(GpuDifferential, results_do_not_depend_on_launch_shapes) {
@@ -86,13 +80,7 @@ TEST_P(GpuDifferential, a_captured_node_gives_the_bits_of_a_single_one) {
   }
 }
 
-std::vector<Op> all_ops() {
-  std::vector<Op> ops;
-  for (int i = 0; i < kOpCount; ++i) ops.push_back(static_cast<Op>(i));
-  return ops;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, GpuDifferential, testing::ValuesIn(all_ops()),
+INSTANTIATE_TEST_SUITE_P(All, GpuDifferential, testing::ValuesIn(test::all_ops()),
                          [](const auto& row) { return std::string(op_name(row.param)); });
 
 }  // namespace

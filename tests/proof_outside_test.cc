@@ -65,16 +65,9 @@ TEST_P(Outside, ml_dtypes_encodes_every_row_alike) {
   }
 }
 
-std::vector<float> golden_floats(const std::string& name) {
-  const std::string bytes = test::golden_bytes(name);
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
-  return values;
-}
-
 TEST_P(Outside, microxcaling_dequantizes_to_the_same_values) {
-  const std::vector<float> input = golden_floats("spec/microxcaling/input_f32_96x128.bin");
-  const std::vector<float> output = golden_floats("spec/microxcaling/output_f32.bin");
+  const std::vector<float> input = test::golden_floats("spec/microxcaling/input_f32_96x128.bin");
+  const std::vector<float> output = test::golden_floats("spec/microxcaling/output_f32.bin");
   size_t table = 0;
   for (const char* spec : {"e2m1:b16:e8m0/floor", "e2m1:b32:e8m0/floor", "e2m3:b16:e8m0/floor", "e2m3:b32:e8m0/floor",
                            "e4m3:b16:e8m0/floor", "e4m3:b32:e8m0/floor"}) {

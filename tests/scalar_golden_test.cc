@@ -230,17 +230,10 @@ constexpr MicroxRow kMicrox[] = {{"e2m1:b16:e8m0/floor", 0},      {"e2m1:b32:e8m
                                  {"e2m3:b16:e8m0/floor", 98304},  {"e2m3:b32:e8m0/floor", 147456},
                                  {"e4m3:b16:e8m0/floor", 196608}, {"e4m3:b32:e8m0/floor", 245760}};
 
-std::vector<float> golden_floats(const std::string& name) {
-  const std::string bytes = test::golden_bytes(name);
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
-  return values;
-}
-
 // Policy difference: microxcaling gives +0 for an input of −0; its other zeros keep the sign of the input.
 TEST(Microxcaling, dequantized_values_are_equal_for_every_format_and_block_size) {
-  const std::vector<float> input = golden_floats("spec/microxcaling/input_f32_96x128.bin");
-  const std::vector<float> output = golden_floats("spec/microxcaling/output_f32.bin");
+  const std::vector<float> input = test::golden_floats("spec/microxcaling/input_f32_96x128.bin");
+  const std::vector<float> output = test::golden_floats("spec/microxcaling/output_f32.bin");
   ASSERT_EQ(input.size(), 96u * 128u);
   ASSERT_EQ(output.size(), 6 * input.size());
   const auto backend = scalar::make_backend();
