@@ -1,7 +1,7 @@
-// Rates of quantization on one core for a binary32 array larger than the last cache: elements a second, and two ratios
-// to memcpy of that array, which alternates with the row's runs: of_memcpy in elements, bytes_of_memcpy in bytes read
-// and written (memcpy: 8 an element; mxfp4: 4 + 0.5 + 1/32). Both are ratios of the least processor times of this
-// thread. Usage: quantize_bench [--benchmark_filter=quantize/mxfp4/last] …
+// Rates of quantization for a binary32 array larger than the last cache: elements a second, and two ratios to memcpy of
+// that array by as many threads, which alternates with the row's runs: of_memcpy in elements, bytes_of_memcpy in bytes
+// read and written (memcpy: 8 an element; mxfp4: 4 + 0.5 + 1/32). Both are ratios of least times: the processor time of
+// the one thread, or the time that passed with two. Usage: quantize_bench [--benchmark_filter=quantize/mxfp4/last] …
 #include <benchmark/benchmark.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,20 +46,25 @@ const std::vector<float>& bell_values() {
   return values;
 }
 
-/// Processor time of this thread in seconds, as the benchmarks count it.
-double thread_seconds() {
+/// Seconds on the clock that counts work of `threads`: what others do with the core does not count for one thread.
+double seconds_now(int threads) {
   timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-/// Seconds of one copy of the array, the same memory every time.
-double memcpy_seconds(const void* from) {
+/// Seconds of one copy of the array, a share for each thread, the same memory every time.
+double memcpy_seconds(const float* from, int threads) {
   static std::vector<float> to(static_cast<size_t>(kRows * kCols));
-  const double begin = thread_seconds();
-  std::memcpy(to.data(), from, to.size() * sizeof(float));
+  const double begin = seconds_now(threads);
+  const size_t share = to.size() / static_cast<size_t>(threads);  // kRows and kCols are even
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int t = 0; t < threads; ++t) {
+    const size_t first = static_cast<size_t>(t) * share;
+    std::memcpy(to.data() + first, from + first, share * sizeof(float));
+  }
   benchmark::DoNotOptimize(to.data());
-  return thread_seconds() - begin;
+  return seconds_now(threads) - begin;
 }
 
 /// A chain of nodes; the last one is measured, those before it make its inputs.
@@ -108,20 +113,20 @@ int64_t bytes_of(const Graph& graph, const Node& node) {
 }
 
 void run(benchmark::State& state, simd::Level level, const std::string& op, const std::string& spec,
-         const std::string& axis) {
-  const auto backend = simd::make_backend(level, 1);
+         const std::string& axis, int threads) {
+  const auto backend = simd::make_backend(level, threads);
   const Measured m = prepare(*backend, op, spec, axis);
   const Plan plan{m.graph, m.tensors};
   for (const Node& node : m.graph.nodes) backend->run(bind(plan, node).call());
   const BoundNode last = bind(plan, m.graph.nodes.back());
-  const void* x = host_data(m.tensors[0].parts[0]);
-  double copy = memcpy_seconds(x), row = 1e9;
+  const auto* x = reinterpret_cast<const float*>(host_data(m.tensors[0].parts[0]));
+  double copy = memcpy_seconds(x, threads), row = 1e9;
   for (auto _ : state) {
-    const double begin = thread_seconds();
+    const double begin = seconds_now(threads);
     backend->run(last.call());
-    const double seconds = thread_seconds() - begin;
+    const double seconds = seconds_now(threads) - begin;
     state.SetIterationTime(seconds);
-    row = std::min(row, seconds), copy = std::min(copy, memcpy_seconds(x));
+    row = std::min(row, seconds), copy = std::min(copy, memcpy_seconds(x, threads));
   }
   constexpr double kGiga = 1e-9;
   const auto elements = static_cast<double>(kRows * kCols);
@@ -169,13 +174,15 @@ int main(int argc, char** argv) {
   using namespace fp4sim;
   for (const simd::Level level : simd::available_levels())
     for (const Row& row : kRowsOfTable)
-      for (const char* axis : {"last", "first"}) {
-        const std::string name = std::string(row.op) + "/" + row.spec + "/" + axis + "/" + simd::to_string(level);
-        benchmark::RegisterBenchmark(name.c_str(),
-                                     [=](benchmark::State& state) { run(state, level, row.op, row.spec, axis); })
-            ->Unit(benchmark::kMillisecond)
-            ->UseManualTime();
-      }
+      for (const char* axis : {"last", "first"})
+        for (const int threads : {1, 2}) {
+          const std::string name = std::string(row.op) + "/" + row.spec + "/" + axis + "/" + simd::to_string(level) +
+                                   (threads == 1 ? "" : "/two_threads");
+          benchmark::RegisterBenchmark(
+              name.c_str(), [=](benchmark::State& state) { run(state, level, row.op, row.spec, axis, threads); })
+              ->Unit(benchmark::kMillisecond)
+              ->UseManualTime();
+        }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
