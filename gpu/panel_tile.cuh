@@ -94,32 +94,39 @@ struct PanelOutputs {
   /// own, and the order that vectors need does not put outputs and operands into the same banks of registers.
   __device__ void store(const TileGrid& g, const Epilogue& epilogue, int64_t panel, int64_t matrix, int64_t row,
                         int64_t col) const {
-    const bool sum = !g.split && panel > 0, finish = !g.split && panel == g.panels - 1 && !epilogue.empty();
-    float* base = g.split ? g.partial + (panel * g.matrices + matrix) * g.m * g.n : g.y + matrix * g.m * g.n;
+    const bool sum = !g.split && panel > 0, vectors = g.n % 4 == 0;
+    const int rows_left = static_cast<int>(least(g.m - row, Shape::kTileM));
+    const int cols_left = static_cast<int>(least(g.n - col, Shape::kTileN));
+    float* first = (g.split ? g.partial + panel * g.matrices * g.m * g.n : g.y) + (matrix * g.m + row) * g.n + col;
 #pragma unroll
     for (int i = 0; i < Shape::kOwnM; ++i) {
-      const int64_t to_row = row + SideM::place(i);
-      if (to_row >= g.m) continue;
+      if (SideM::place(i) >= rows_left) continue;
+      float* line = first + SideM::place(i) * g.n;
 #pragma unroll
       for (int j = 0; j < Shape::kOwnN; j += 4) {
-        const int64_t to_col = col + SideN::place(j);
-        float* to = base + to_row * g.n + to_col;
-        if (!finish && g.n % 4 == 0) {
-          if (to_col >= g.n) continue;
+        float* to = line + SideN::place(j);
+        const int left = cols_left - SideN::place(j);
+        if (!vectors) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c)
+            if (c < left) to[c] = (sum ? to[c] : -0.0f) + v[i][j + c];
+        } else if (left > 0) {
           float4 before = make_float4(-0.0f, -0.0f, -0.0f, -0.0f);
           if (sum) before = *reinterpret_cast<const float4*>(to);
           *reinterpret_cast<float4*>(to) =
               make_float4(before.x + v[i][j], before.y + v[i][j + 1], before.z + v[i][j + 2], before.w + v[i][j + 3]);
-        } else {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) {
-            if (to_col + c >= g.n) continue;
-            const float total = (sum ? to[c] : -0.0f) + v[i][j + c];
-            to[c] = finish ? epilogue(total, matrix, to_row, to_col + c) : total;
-          }
         }
       }
     }
+    if (g.split || panel < g.panels - 1 || epilogue.empty()) return;
+      // From memory: outputs in registers would be needed one by one in a loop that must be unrolled.
+#pragma unroll 1
+    for (int i = 0; i < Shape::kOwnM; ++i)
+#pragma unroll 1
+      for (int j = 0; j < Shape::kOwnN; ++j) {
+        const int r = SideM::place(i), c = SideN::place(j);
+        if (r < rows_left && c < cols_left) first[r * g.n + c] = epilogue(first[r * g.n + c], matrix, row + r, col + c);
+      }
   }
 };
 
