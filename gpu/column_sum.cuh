@@ -1,59 +1,103 @@
 // Sums over the rows of a matrix, column by column, in panels of 1024 rows (numerics.md §7). A block of threads takes
-// 32 columns of a panel: all its warps bring rows into shared memory, and one warp for each sum folds them in ascending
-// order, a lane a column. Then the panels' results are added in ascending order.
+// 32 columns of a panel: rows stream through a ring in shared memory by asynchronous copies, and one warp for each sum
+// folds them in ascending order, a lane a column. Then the panels' results are added in ascending order.
 #pragma once
 
 #include "gpu/arithmetic.cuh"
 #include "gpu/map.cuh"
+#include "gpu/tensor_core.cuh"
 #include "gpu/warp.cuh"
 #include "reference/contract/reduction_order.h"
 
 namespace fp4sim::gpu {
 
-constexpr int kSumThreads = 256, kSumWarps = kSumThreads / kWarp;
-constexpr int kSumRows = 64;  // rows of one tile in shared memory
-constexpr int kSumLoads = kSumRows / kSumWarps;
+constexpr int kSumThreads = 128;
+constexpr int kSumRows = 32;  // rows of one stage of the ring
+constexpr int kUnit = 4;      // columns of a 16-byte copy
 
-/// out[s][panel, column] of one panel for the sums s < Fold::kSums. A fold gives Term{float v[kTerms]} from
-/// term(row, column), and add(s, acc, v) takes one into the panel's sum s.
+/// What is folded: matrices of one shape side by side, and kFactors numbers for each row.
+struct FoldSources {
+  const float* x[2];
+  const float* factors;
+  int64_t rows, columns, panels;
+};
+
+/// Shared memory of a block: the ring of stages.
 template <class Fold>
-__global__ void __launch_bounds__(kSumThreads)
-    column_panels_kernel(Fold fold, float* out, int64_t rows, int64_t columns, int64_t panels) {
-  constexpr int kTerms = Fold::kTerms;
-  __shared__ float tiles[2][kTerms][kSumRows][kWarp];
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const int64_t across = (columns + kWarp - 1) / kWarp, panel = quotient(blockIdx.x, across);
-  const int64_t column = (blockIdx.x - panel * across) * kWarp + lane, used = least(column, columns - 1);
-  const int64_t first = panel * kPanel;
-  const int count = static_cast<int>(least(rows - first, kPanel));
-  typename Fold::Term terms[kSumLoads];
-  const auto load = [&](int from) {
+struct FoldRing {
+  static constexpr int kStages = Fold::kMatrices == 1 ? 10 : 5;
+  float x[kStages][Fold::kMatrices][kSumRows][kWarp];
+  float factors[kStages][kSumRows][Fold::kFactors > 0 ? Fold::kFactors : 1];
+};
+
+/// Starts the copies of a stage's `rows` rows from row `first` on. kWide: 16 bytes each, for columns in fours.
+template <class Fold, bool kWide>
+__device__ inline void copy_rows(FoldRing<Fold>& ring, int stage, const FoldSources& s, int64_t first, int rows,
+                                 int64_t column) {
+  constexpr int kWidth = kWide ? kUnit : 1, kAcross = kWarp / kWidth;
 #pragma unroll
-    for (int k = 0; k < kSumLoads; ++k) {
-      const int row = from + warp + k * kSumWarps;
-      if (row < count) terms[k] = fold.term(first + row, used);
-    }
-  };
-  float acc = 0.0f;
-  load(0);
-  for (int from = 0, tile = 0; from < count; from += kSumRows, tile ^= 1) {
+  for (int u = threadIdx.x; u < kSumRows * kAcross; u += kSumThreads) {
+    const int row = u / kAcross, at = u % kAcross * kWidth;
+    if (row >= rows || column + at >= s.columns) continue;
+    const int64_t from = (first + row) * s.columns + column + at;
 #pragma unroll
-    for (int k = 0; k < kSumLoads; ++k)
-#pragma unroll
-      for (int t = 0; t < kTerms; ++t) tiles[tile][t][warp + k * kSumWarps][lane] = terms[k].v[t];
-    __syncthreads();  // also: the folds of the tile before the last are done
-    if (from + kSumRows < count) load(from + kSumRows);
-    if (warp >= Fold::kSums) continue;
-    const int tile_rows = count - from < kSumRows ? count - from : kSumRows;
-#pragma unroll 16
-    for (int r = 0; r < tile_rows; ++r) {
-      float v[kTerms];
-#pragma unroll
-      for (int t = 0; t < kTerms; ++t) v[t] = tiles[tile][t][r][lane];
-      acc = fold.add(warp, acc, v);
+    for (int m = 0; m < Fold::kMatrices; ++m) {
+      if constexpr (kWide)
+        copy_async16(&ring.x[stage][m][row][at], s.x[m] + from);
+      else
+        copy_async4(&ring.x[stage][m][row][at], s.x[m] + from);
     }
   }
-  if (warp < Fold::kSums && column < columns) out[(warp * panels + panel) * columns + column] = acc;
+  if constexpr (Fold::kFactors > 0) {
+    const int i = static_cast<int>(threadIdx.x);
+    if (i < rows * Fold::kFactors)
+      copy_async4(&ring.factors[stage][i / Fold::kFactors][i % Fold::kFactors], s.factors + first * Fold::kFactors + i);
+  }
+}
+
+/// out[s][panel, column] of one panel for the sums s < Fold::kSums. Fold::add(s, acc, v, f) takes a row's kMatrices
+/// elements v and kFactors factors f into sum s.
+template <class Fold, bool kWide>
+__global__ void __launch_bounds__(kSumThreads) column_panels_kernel(FoldSources s, float* out) {
+  constexpr int kStages = FoldRing<Fold>::kStages;
+  __shared__ __align__(16) FoldRing<Fold> ring;
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int64_t across = (s.columns + kWarp - 1) / kWarp, panel = quotient(blockIdx.x, across);
+  const int64_t column = (blockIdx.x - panel * across) * kWarp, first = panel * kPanel;
+  const int count = static_cast<int>(least(s.rows - first, kPanel));
+  const int stages = (count + kSumRows - 1) / kSumRows;
+  const auto rows_of = [count](int stage) {
+    const int left = count - stage * kSumRows;
+    return left < kSumRows ? left : kSumRows;
+  };
+  const auto start = [&](int stage) {
+    if (stage < stages)
+      copy_rows<Fold, kWide>(ring, stage % kStages, s, first + stage * kSumRows, rows_of(stage), column);
+    commit_copies();
+  };
+  for (int stage = 0; stage < kStages - 1; ++stage) start(stage);
+  float acc = 0.0f;
+  for (int stage = 0; stage < stages; ++stage) {
+    wait_copies<kStages - 2>();
+    __syncthreads();  // this stage is here, and the one before is folded: its place takes new rows
+    start(stage + kStages - 1);
+    if (warp >= Fold::kSums) continue;
+    const int slot = stage % kStages;
+    const auto fold = [&](int row) {
+      float v[Fold::kMatrices];
+#pragma unroll
+      for (int m = 0; m < Fold::kMatrices; ++m) v[m] = ring.x[slot][m][row][lane];
+      acc = Fold::add(warp, acc, v, ring.factors[slot][row]);
+    };
+    const int rows = rows_of(stage);
+    if (rows == kSumRows) {
+#pragma unroll
+      for (int row = 0; row < kSumRows; ++row) fold(row);
+    } else {
+      for (int row = 0; row < rows; ++row) fold(row);
+    }
+  }
+  if (warp < Fold::kSums && column + lane < s.columns) out[(warp * s.panels + panel) * s.columns + column + lane] = acc;
 }
 
 /// out[s][column] = panel 0, then panel 1, 2, … added.
@@ -72,30 +116,26 @@ __global__ static void add_panels_kernel(const float* panels, ColumnOutputs out,
 
 /// out.sums[s][column] = Σ over rows by sum s of the fold; +0 without rows.
 template <class Fold>
-void sum_columns(Context& context, const Fold& fold, int64_t rows, int64_t columns, const ColumnOutputs& out) {
+void sum_columns(Context& context, const float* x, const float* other, const float* factors, int64_t rows,
+                 int64_t columns, const ColumnOutputs& out) {
   const int64_t panels = ceil_div(rows, kPanel);
   if (panels == 0) {
     for (int s = 0; s < Fold::kSums; ++s) context.zero(out.sums[s], columns * static_cast<int64_t>(sizeof(float)));
     return;
   }
   float* partial = context.scratch<float>(Fold::kSums * panels * columns);
-  context.launch(column_panels_kernel<Fold>, Context::per_block(panels * ceil_div(columns, kWarp), kSumThreads), fold,
-                 partial, rows, columns, panels);
-  Grid grid = context.per_item(columns);
+  const FoldSources sources{{x, other}, factors, rows, columns, panels};
+  const auto kernel = columns % kUnit == 0 ? column_panels_kernel<Fold, true> : column_panels_kernel<Fold, false>;
+  context.launch(kernel, Context::per_block(panels * ceil_div(columns, kWarp), kSumThreads), sources, partial);
+  Grid grid = Context::per_block(ceil_div(columns, kSumThreads), kSumThreads);
   grid.blocks.y = Fold::kSums;
   context.launch(add_panels_kernel, grid, partial, out, columns, panels);
 }
 
 /// Elements themselves: acc = fl(acc + x).
 struct ColumnElements {
-  static constexpr int kTerms = 1, kSums = 1;
-  struct Term {
-    float v[kTerms];
-  };
-  const float* x;
-  int64_t columns;
-  __device__ Term term(int64_t row, int64_t column) const { return {{x[row * columns + column]}}; }
-  __device__ float add(int, float acc, const float (&v)[kTerms]) const { return acc + v[0]; }
+  static constexpr int kMatrices = 1, kFactors = 0, kSums = 1;
+  __device__ static float add(int, float acc, const float (&v)[kMatrices], const float*) { return acc + v[0]; }
 };
 
 }  // namespace fp4sim::gpu

@@ -2,8 +2,7 @@
 // For device and host code: built without contraction (--fmad=false, -ffp-contract=off), never CUDA's math library.
 #pragma once
 
-#include "gpu/bits.cuh"
-#include "reference/contract/coefficients.h"
+#include "gpu/quick.cuh"
 
 namespace fp4sim::gpu {
 
@@ -82,7 +81,13 @@ FP4SIM_HD double tanh64(double x) {
 }
 
 /// Rounded once to binary32.
-FP4SIM_HD float exp_f32(float x) { return static_cast<float>(exp64(static_cast<double>(x))); }
+FP4SIM_HD float exp_f32(float x) {
+  if (x >= -87.0f && x <= 88.0f) {
+    const double quick = quick_exp(static_cast<double>(x));
+    if (rounds_surely(quick, 0)) return static_cast<float>(quick);
+  }
+  return static_cast<float>(exp64(static_cast<double>(x)));
+}
 FP4SIM_HD float log_f32(float x) { return static_cast<float>(log64(static_cast<double>(x))); }
 
 }  // namespace fp4sim::gpu

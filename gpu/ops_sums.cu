@@ -26,8 +26,8 @@ void mean(const NodeCall& call, Context& context) {
 
 void column_sum(const NodeCall& call, Context& context) {
   const int64_t columns = call.node.attrs.integer("columns");
-  sum_columns(context, ColumnElements{in_data<float>(call, 0), columns}, count_in(call, 0) / columns, columns,
-              {{out_data<float>(call)}});
+  sum_columns<ColumnElements>(context, in_data<float>(call, 0), nullptr, nullptr, count_in(call, 0) / columns, columns,
+                              {{out_data<float>(call)}});
 }
 
 void norm(const NodeCall& call, Context& context) {
