@@ -1,20 +1,27 @@
-// e2m1 codes of binary32 numbers by three sums, for the fused kernels.
+// e2m1 codes of binary32 numbers by clamped sums, for the fused kernels.
 #pragma once
 
 #include "gpu/arithmetic.cuh"
 
 namespace fp4sim::gpu {
 
-/// A word whose low byte is the e2m1 code nearest to |y|, ties to the even code, saturated; y is no NaN. Each of the
-/// grids with steps 1/2, 1 and 2 goes on beyond its own binades, and the least of their codes is the one of the step
-/// that holds at |y|. 2^23 in a sum rounds it to an integer, which is left in the low bits.
+/// v clamped to [0, 1], NaN to 0: on the device a modifier of the instruction that gives v.
+FP4SIM_HD float saturated(float v) {
+#ifdef __CUDA_ARCH__
+  return __saturatef(v);
+#else
+  return v > 0 ? (v < 1 ? v : 1.0f) : 0.0f;
+#endif
+}
+
+/// A word whose low byte is the e2m1 code nearest to |y|, ties to the even code, saturated; y is no NaN. With a = |y|
+/// the code before rounding is 4 of [0, 2), 2 of [2, 4) and 1 of [4, 6): a sum of three clamped parts of which at most
+/// one is no whole number, so that sums that begin at 2^23 round it once, and leave it in the low bits.
 FP4SIM_HD uint32_t e2m1_word(float y) {
-  constexpr float kIntegers = 0x1p23f;
-  const float a = float_of(magnitude_bits(y));
-  const float halves = fma32(a, 2.0f, kIntegers);
-  const float ones = a + (kIntegers + 2.0f);
-  const float twos = fma32(a, 0.5f, kIntegers + 4.0f);
-  return bits_of(fminf(fminf(halves, ones), fminf(twos, kIntegers + 7.0f)));
+  const float half = float_of(magnitude_bits(y)) * 0.5f;
+  const float to_two = fma32(saturated(half), 4.0f, 0x1p23f);
+  const float to_four = fma32(saturated(half - 1.0f), 2.0f, to_two);
+  return bits_of(to_four + saturated(half - 2.0f));
 }
 
 }  // namespace fp4sim::gpu

@@ -6,8 +6,12 @@
 
 namespace fp4sim::gpu {
 
-/// True for specs of e2m1, rne without sr34.
-inline bool is_plain_e2m1(const QuantSpec& s) { return s.element == kE2m1 && s.rounding == Rounding::rne && !s.sr34; }
+/// True for specs whose elements divided by a binary32 scale the kernels of vectors and tensors encode: rne, formats of
+/// at most 8 bits with a least step that Divisor allows.
+inline bool is_fused_quotient(const QuantSpec& s) {
+  return s.scale == ScaleFormat::fp32 && s.rounding == Rounding::rne && !s.sr34 && s.element.bits <= 8 &&
+         short_codec_takes({s.element, s.rounding, false}) && min_step_exponent(s.element) >= -16;
+}
 
 /// True for blocks of 16 or 32 whose scales ScaleMaker makes and whose elements an encoder of binary32 numbers takes.
 inline bool is_fused_block(const QuantSpec& s, uint64_t first_element) {
@@ -19,14 +23,25 @@ inline bool is_fused_block(const QuantSpec& s, uint64_t first_element) {
                                       : s.scale == ScaleFormat::e4m3 && s.rule == ScaleRule::te && !uses_ieee(s);
 }
 
+/// Calls launch(encoder) with the encoder of a format that saturates, round to nearest even.
+template <class Launch>
+void with_nearest_encoder(const ElementFormat& f, const Launch& launch) {
+  const auto codec = [](const ElementFormat& format) { return short_codec_of({format, Rounding::rne, false}); };
+  if (f == kE2m1) return launch(E2m1Nearest{});
+  if (f == kE4m3) return launch(Fp8Nearest<true>{codec(f)});
+  if (f == kE5m2) return launch(Fp8Nearest<false>{codec(f)});
+  if (f == kE2m3) return launch(Fp6Nearest<true>{codec(kE4m3)});
+  if (f == kE3m2) return launch(Fp6Nearest<false>{codec(kE5m2)});
+  launch(ShortNearest{codec(f)});
+}
+
 /// Calls launch(encoder) with the encoder of a spec that is_fused_block.
 template <class Launch>
 void with_encoder(const QuantizeCall& call, const Launch& launch) {
   const Quantizer& q = call.q.quantizer;
-  if (q.rounding == Rounding::rne && q.element == kE2m1) return launch(E2m1Nearest{});
-  const ShortCodec codec = short_codec_of(q.codec());
-  if (is_stochastic(q.rounding)) return launch(ShortStochastic{codec, call.source});
-  launch(ShortNearest{codec});
+  if (is_stochastic(q.rounding)) return launch(ShortStochastic{short_codec_of(q.codec()), call.source});
+  if (q.ieee) return launch(ShortNearest{short_codec_of(q.codec())});
+  with_nearest_encoder(q.element, launch);
 }
 
 /// Where the kernels of specs with a tensor scale find A, and where they put d.

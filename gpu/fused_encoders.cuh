@@ -16,17 +16,63 @@ struct E2m1Nearest {
 
   /// The codes of elements i … i + 3 of the tensor.
   __device__ uint32_t four(const float (&y)[4], int64_t) const {
-    constexpr unsigned kLowBytes = 0x40, kHighBytes = 0x73;  // of two words, to the lower half of a word
-    const uint32_t codes = __byte_perm(__byte_perm(e2m1_word(y[0]), e2m1_word(y[1]), kLowBytes),
-                                       __byte_perm(e2m1_word(y[2]), e2m1_word(y[3]), kLowBytes), 0x5410);
-    const uint32_t signs = __byte_perm(__byte_perm(bits_of(y[0]), bits_of(y[1]), kHighBytes),
-                                       __byte_perm(bits_of(y[2]), bits_of(y[3]), kHighBytes), 0x5410);
-    const uint32_t bytes = codes | ((signs & 0x80808080u) >> 4);  // one code a byte
-    return __byte_perm(bytes | bytes >> 4, 0, 0x4420);
+    // What the words hold above their codes overflows out of the lower half.
+    const uint32_t codes =
+        e2m1_word(y[0]) + e2m1_word(y[1]) * 0x10u + e2m1_word(y[2]) * 0x100u + e2m1_word(y[3]) * 0x1000u;
+    constexpr unsigned kHighBytes = 0x73;  // of two words, to the lower half of a word
+    const uint32_t even = __byte_perm(bits_of(y[0]), bits_of(y[2]), kHighBytes);
+    const uint32_t odd = __byte_perm(bits_of(y[1]), bits_of(y[3]), kHighBytes);
+    return (codes | (even >> 4 & 0x0808u) | (odd & 0x8080u)) & 0xFFFFu;
   }
 };
 
-/// Formats of at most 8 bits, round to nearest even.
+/// Four codes of e4m3 or e5m2, one a byte, by the device's conversion: round to nearest even, saturated; y is no NaN.
+template <bool e4m3>
+__device__ inline uint32_t fp8_codes(const float (&y)[4], [[maybe_unused]] const ShortCodec& codec) {
+#ifdef __CUDA_ARCH__
+  uint16_t low, high;
+  if constexpr (e4m3) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(y[1]), "f"(y[0]));
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(y[3]), "f"(y[2]));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(low) : "f"(y[1]), "f"(y[0]));
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(high) : "f"(y[3]), "f"(y[2]));
+  }
+  return uint32_t{low} | uint32_t{high} << 16;
+#else
+  uint32_t string = 0;
+  for (int k = 0; k < 4; ++k) string |= encode_short_rne(y[k], codec) << (8 * k);
+  return string;
+#endif
+}
+
+/// e4m3 or e5m2, round to nearest even, saturated. y is no NaN.
+template <bool e4m3>
+struct Fp8Nearest {
+  ShortCodec codec;  // of the host's build
+  __device__ int bits() const { return 8; }
+  __device__ uint32_t four(const float (&y)[4], int64_t) const { return fp8_codes<e4m3>(y, codec); }
+};
+
+/// e2m3 or e3m2, round to nearest even, saturated: their codes are those of e4m3 or e5m2 for y·2^-6 or y·2^-12. y is no
+/// NaN.
+template <bool e2m3>
+struct Fp6Nearest {
+  ShortCodec wide;  // e4m3 or e5m2, of the host's build
+  __device__ int bits() const { return 6; }
+  __device__ uint32_t four(const float (&y)[4], int64_t) const {
+    constexpr float kFactor = e2m3 ? 0x1p-6f : 0x1p-12f;
+    const float z[4] = {y[0] * kFactor, y[1] * kFactor, y[2] * kFactor, y[3] * kFactor};
+    const uint32_t bytes = fp8_codes<e2m3>(z, wide), magnitudes = bytes & 0x7F7F7F7Fu;
+    const uint32_t beyond = (magnitudes + 0x60606060u) & 0x80808080u;  // marks the bytes above 0x1F
+    const uint32_t saturated = (magnitudes | (beyond - (beyond >> 7))) & 0x1F1F1F1Fu;
+    const uint32_t codes = saturated | (bytes >> 2 & 0x20202020u);
+    const uint32_t pairs = (codes & 0x003F003Fu) | (codes >> 2 & 0x0FC00FC0u);  // 12 bits in each half
+    return (pairs & 0xFFFu) | (pairs >> 4 & 0xFFF000u);
+  }
+};
+
+/// Other formats of at most 8 bits, round to nearest even.
 struct ShortNearest {
   ShortCodec codec;
   __device__ int bits() const { return codec.bits; }

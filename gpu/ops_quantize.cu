@@ -127,6 +127,10 @@ class Quantization {
       return fused_columns(fused_call(false), context_);
     } else if (fused_vectors_take(type)) {
       return fused_vectors({x_, q_, source_, nullptr, nullptr}, context_);
+    } else if (fused_tensor_takes(type)) {
+      auto* scale = static_cast<float*>(const_cast<void*>(q_.scales));
+      return fused_tensor({x_, q_, source_, nullptr, given_}, {{out_data<uint8_t>(call_), nullptr}, {scale, nullptr}},
+                          context_);
     } else if (fused_wide_take(type)) {
       return fused_wide({x_, q_, source_, nullptr, nullptr}, context_);
     } else if (!is_unscaled(spec_)) {

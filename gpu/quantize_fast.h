@@ -34,12 +34,25 @@ bool fused_columns_take(const ValueType& packed, uint64_t first_element);
 /// Scales and codes of a tensor that fused_columns_take, in one pass over x.
 void fused_columns(const QuantizeCall& call, Context& context);
 
-/// True if a fused kernel of vector scales takes the spec and the shape: e2m1, one binary32 scale for each row or,
-/// along the first axis, each column; rne; rows of a multiple of 8 elements.
+/// True if a fused kernel of vector scales takes the spec and the shape: one binary32 scale for each row or each
+/// column; formats of 4, 6 or 8 bits, rne; rows of a multiple of 8 elements.
 bool fused_vectors_take(const ValueType& packed);
 
 /// Scales and codes of a tensor that fused_vectors_take.
 void fused_vectors(const QuantizeCall& call, Context& context);
+
+/// Where the codes and the scale of a tensor go: to one or two packed values of the same bits; nullptr: no second.
+struct PackedCopies {
+  uint8_t* codes[2];
+  float* scales[2];
+};
+
+/// True if the fused kernels of one binary32 scale take the spec and the shape: formats of at most 8 bits, rne; rows of
+/// a multiple of 8 elements.
+bool fused_tensor_takes(const ValueType& packed);
+
+/// Scale and codes of a tensor that fused_tensor_takes, along either axis.
+void fused_tensor(const QuantizeCall& call, const PackedCopies& copies, Context& context);
 
 /// True if the fused kernel takes the spec and the shape: no scale, formats of 16 bits, rne, rows of a multiple of 8.
 bool fused_wide_take(const ValueType& packed);

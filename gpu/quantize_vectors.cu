@@ -1,4 +1,4 @@
-// Fused quantization of e2m1 with one binary32 scale a row, or a column along the first axis.
+// Fused quantization with one binary32 scale a row or a column.
 #include "gpu/block_maxima.h"
 #include "gpu/column_tile.cuh"
 #include "gpu/divisor.cuh"
@@ -15,17 +15,18 @@ __device__ float vector_scale(uint32_t amax, const Quantizer& q) {
   return amax < kF32Inf ? fp32_scale(amax, q) : canonical_nan();
 }
 
-/// Codes of four elements; beyond ±6 encode saturates as the clamp would.
-__device__ uint32_t four_codes(const Four& e, const Divisor& by) {
+/// The string of codes of four elements; beyond max_normal encode saturates as the clamp would.
+template <class Encoder>
+__device__ uint32_t four_codes(const Four& e, const Divisor& by, const Encoder& encoder) {
   const float y[kVector] = {by.quotient_of(e.v[0]), by.quotient_of(e.v[1]), by.quotient_of(e.v[2]),
                             by.quotient_of(e.v[3])};
-  return E2m1Nearest{}.four(y, 0);
+  return encoder.four(y, 0);
 }
 
 /// One warp a row of at most kHeld·128 elements, which stay in registers.
-template <int kHeld>
-__global__ void __launch_bounds__(kThreads)
-    quantize_short_rows(const float* x, int64_t rows, int fours, Quantizer q, uint16_t* codes, float* scales) {
+template <int kHeld, class Encoder>
+__global__ void __launch_bounds__(kThreads) quantize_short_rows(const float* x, int64_t rows, int fours, Quantizer q,
+                                                                Encoder encoder, uint8_t* codes, float* scales) {
   const int64_t row = thread_number() / kWarp;
   const int lane = threadIdx.x % kWarp;
   if (row >= rows) return;
@@ -46,28 +47,30 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
     if (lane + i * kWarp < fours)
-      codes[row * fours + lane + i * kWarp] = static_cast<uint16_t>(amax < kF32Inf ? four_codes(held[i], by) : 0u);
+      store_four_codes(codes, row * fours + lane + i * kWarp, encoder.bits(),
+                       amax < kF32Inf ? four_codes(held[i], by, encoder) : 0u);
 }
 
 /// One block of threads a row, whose first elements stay in registers; the others are read again from the caches.
-__global__ void __launch_bounds__(kThreads)
-    quantize_long_rows(const float* x, int64_t fours, Quantizer q, uint16_t* codes, float* scales) {
+template <int kRowThreads, class Encoder>
+__global__ void __launch_bounds__(kRowThreads)
+    quantize_long_rows(const float* x, int64_t fours, Quantizer q, Encoder encoder, uint8_t* codes, float* scales) {
   constexpr int kHeld = 8;
-  __shared__ uint32_t warps[kThreads / kWarp];
-  const int64_t row = blockIdx.x, beyond = int64_t{kHeld} * kThreads + threadIdx.x;
+  __shared__ uint32_t warps[kRowThreads / kWarp];
+  const int64_t row = blockIdx.x, beyond = int64_t{kHeld} * kRowThreads + threadIdx.x;
   const int thread = static_cast<int>(threadIdx.x);
   const float4* from = reinterpret_cast<const float4*>(x) + row * fours;
-  const auto load = [from](int64_t i) -> Four { return {{from[i].x, from[i].y, from[i].z, from[i].w}}; };
+  const auto load = [from](int64_t i) { return four_of(from[i]); };
   Four held[kHeld] = {};
   float greatest = 0;
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
-    if (thread + i * kThreads < fours) held[i] = load(thread + i * kThreads);
+    if (thread + i * kRowThreads < fours) held[i] = load(thread + i * kRowThreads);
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
     for (const float v : held[i].v) greatest = larger_magnitude(greatest, v);
 #pragma unroll 4
-  for (int64_t i = beyond; i < fours; i += kThreads)
+  for (int64_t i = beyond; i < fours; i += kRowThreads)
     for (const float v : load(i).v) greatest = larger_magnitude(greatest, v);
   uint32_t amax = warp_max(magnitude_bits(greatest));
   if (thread % kWarp == 0) warps[thread / kWarp] = amax;
@@ -78,19 +81,20 @@ __global__ void __launch_bounds__(kThreads)
   const Divisor by(scale);
   if (thread == 0) scales[row] = scale;
   const auto write = [&](int64_t i, const Four& e) {
-    codes[row * fours + i] = static_cast<uint16_t>(amax < kF32Inf ? four_codes(e, by) : 0u);
+    store_four_codes(codes, row * fours + i, encoder.bits(), amax < kF32Inf ? four_codes(e, by, encoder) : 0u);
   };
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
-    if (thread + i * kThreads < fours) write(thread + i * kThreads, held[i]);
+    if (thread + i * kRowThreads < fours) write(thread + i * kRowThreads, held[i]);
 #pragma unroll 4
-  for (int64_t i = beyond; i < fours; i += kThreads) write(i, load(i));
+  for (int64_t i = beyond; i < fours; i += kRowThreads) write(i, load(i));
 }
 
 /// Codes of a tile under the columns' maxima, which are known; the first tile of a column writes its scale.
+template <class Encoder>
 __global__ void __launch_bounds__(kTileThreads)
-    quantize_long_columns(const float* x, Layout l, Quantizer q, const uint32_t* maxima, uint16_t* codes,
-                          float* scales) {
+    quantize_long_columns(const float* x, Layout l, Quantizer q, const uint32_t* maxima, Encoder encoder,
+                          uint8_t* codes, float* scales) {
   const ColumnTile tile = column_tile(l);
   if (tile.rows == 0) return;
   Four e[kThreadRows];
@@ -108,32 +112,35 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
   for (int r = 0; r < kThreadRows; ++r) {
     if (r >= tile.rows) break;
-    codes[element_of(tile, l, r) / kVector] = static_cast<uint16_t>(E2m1Nearest{}.four(e[r].v, 0));
+    store_four_codes(codes, element_of(tile, l, r) / kVector, encoder.bits(), encoder.four(e[r].v, 0));
   }
 }
 
-void rows(const QuantizeCall& call, Context& context) {
+template <class Encoder>
+void rows(const QuantizeCall& call, const Encoder& encoder, Context& context) {
   const Layout& l = call.q.layout;
-  auto* codes = reinterpret_cast<uint16_t*>(codes_of(call));
-  auto* scales = scales_of<float>(call);
   const int64_t fours = l.cols / kVector;
-  constexpr int kFew = 4, kMore = 12;
+  constexpr int kFew = 4, kMore = 12, kNarrow = 256, kWide = 512;
   if (fours <= kMore * kWarp) {
-    const auto kernel = fours <= kFew * kWarp ? quantize_short_rows<kFew> : quantize_short_rows<kMore>;
+    const auto kernel =
+        fours <= kFew * kWarp ? quantize_short_rows<kFew, Encoder> : quantize_short_rows<kMore, Encoder>;
     context.launch(kernel, Context::per_block(ceil_div(l.rows, kThreads / kWarp), kThreads), call.x, l.rows,
-                   static_cast<int>(fours), call.q.quantizer, codes, scales);
+                   static_cast<int>(fours), call.q.quantizer, encoder, codes_of(call), scales_of<float>(call));
   } else {
-    context.launch(quantize_long_rows, Context::per_block(l.rows, kThreads), call.x, fours, call.q.quantizer, codes,
-                   scales);
+    const bool narrow = fours <= 8 * kNarrow;  // in registers
+    const auto kernel = narrow ? quantize_long_rows<kNarrow, Encoder> : quantize_long_rows<kWide, Encoder>;
+    context.launch(kernel, Context::per_block(l.rows, narrow ? kNarrow : kWide), call.x, fours, call.q.quantizer,
+                   encoder, codes_of(call), scales_of<float>(call));
   }
 }
 
-void columns(const QuantizeCall& call, Context& context) {
+template <class Encoder>
+void columns(const QuantizeCall& call, const Encoder& encoder, Context& context) {
   const Layout& l = call.q.layout;
   auto* maxima = context.scratch<uint32_t>(l.blocks);
   block_maxima(call.x, l, maxima, context);
-  context.launch(quantize_long_columns, Context::per_block(column_tiles(l), kTileThreads), call.x, l, call.q.quantizer,
-                 maxima, reinterpret_cast<uint16_t*>(codes_of(call)), scales_of<float>(call));
+  context.launch(quantize_long_columns<Encoder>, Context::per_block(column_tiles(l), kTileThreads), call.x, l,
+                 call.q.quantizer, maxima, encoder, codes_of(call), scales_of<float>(call));
 }
 
 }  // namespace
@@ -141,13 +148,15 @@ void columns(const QuantizeCall& call, Context& context) {
 bool fused_vectors_take(const ValueType& packed) {
   const QuantSpec& s = packed.spec;
   const MatrixView m = matrix_view(packed.shape);
-  return is_plain_e2m1(s) && s.granularity == Granularity::row && s.scale == ScaleFormat::fp32 && m.rows > 0 &&
-         m.cols > 0 && m.cols % kGroup == 0;
+  const bool vectors = s.granularity == Granularity::row || s.granularity == Granularity::col;
+  return vectors && is_fused_quotient(s) && s.element.bits % 2 == 0 && m.rows > 0 && m.cols > 0 && m.cols % kGroup == 0;
 }
 
 void fused_vectors(const QuantizeCall& call, Context& context) {
-  if (call.q.layout.col_step > 1) return rows(call, context);
-  columns(call, context);
+  with_nearest_encoder(call.q.quantizer.element, [&](const auto& encoder) {
+    if (call.q.layout.col_step > 1) return rows(call, encoder, context);
+    columns(call, encoder, context);
+  });
 }
 
 }  // namespace fp4sim::gpu
