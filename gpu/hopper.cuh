@@ -7,6 +7,13 @@
 namespace fp4sim::gpu {
 
 constexpr int kWarpgroup = 128;  // threads
+constexpr int kPair = 2;         // blocks of a cluster that share columns
+
+/// The dynamic shared memory of the block of threads.
+__device__ inline uint8_t* dynamic_shared() {
+  extern __shared__ uint8_t raw[];
+  return raw;
+}
 
 /// Gives registers back to the multiprocessor, or takes them: `registers` of each thread of the warpgroup.
 template <int registers>
@@ -98,12 +105,12 @@ __device__ inline void synchronize_warpgroup(int group) {
 }
 
 /// Describes rows of 128 bytes, k contiguous, whose 16-byte chunks are permuted by the row modulo 8; `first` begins at
-/// a multiple of 1024 bytes. Adding kStepOfDescriptor goes on by 32 bytes of k.
+/// a multiple of 1024 bytes. Adding descriptor_step(bytes) goes on by bytes: 32 of k, or rows of 128.
 __device__ inline uint64_t matrix_descriptor(const void* first) {
   constexpr uint64_t kEightRows = 1024 >> 4, kSwizzle128 = 1;
   return (shared_address(first) & 0x3FFFFu) >> 4 | uint64_t{1} << 16 | kEightRows << 32 | kSwizzle128 << 62;
 }
-constexpr uint64_t kStepOfDescriptor = 32 >> 4;
+__host__ __device__ constexpr uint64_t descriptor_step(int bytes) { return static_cast<uint64_t>(bytes) >> 4; }
 
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -165,8 +172,10 @@ __device__ inline void pin(int (&d)[count]) {
   }
 #define FP4SIM_INT8 "k32.s32.s8.s8"
 #define FP4SIM_E5M2 "k32.f32.e5m2.e5m2"
+#define FP4SIM_F16 "k16.f32.f16.f16"
 FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 128, 64, 64, 65, FP4SIM_INT8, 1, "")
 FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 256, 128, 128, 129, FP4SIM_INT8, 1, "")
 FP4SIM_WARPGROUP_PRODUCT(multiply_e5m2, float, FP4SIM_FLOAT, 64, 32, 32, 33, FP4SIM_E5M2, 0, ", 1, 1")
+FP4SIM_WARPGROUP_PRODUCT(multiply_f16, float, FP4SIM_FLOAT, 64, 32, 32, 33, FP4SIM_F16, 0, ", 1, 1, 0, 0")
 
 }  // namespace fp4sim::gpu

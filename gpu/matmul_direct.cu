@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(kThreads)
 void matmul_direct(const NarrowOperand& a, const NarrowOperand& b, const UnfitFlags& flags, int exponent,
                    const Epilogue& epilogue, float* y, Context& context) {
   constexpr int kBlocksOfMultiprocessor = 4;
-  const DirectSide side_a{a, units_of(a.view.quantizer.element), scale_places(a)};
-  const DirectSide side_b{b, units_of(b.view.quantizer.element), scale_places(b)};
+  const DirectSide side_a{a, units_of(a.view.quantizer.element), scale_places(a, kBlockShift)};
+  const DirectSide side_b{b, units_of(b.view.quantizer.element), scale_places(b, kBlockShift)};
   const TileGrid grid{
       a.matrices, a.rows, b.rows, a.k, ceil_div(a.rows, kTile), ceil_div(b.rows, kTile), ceil_div(a.k, kPanel),
       false,      y,      nullptr};

@@ -7,14 +7,28 @@
 namespace fp4sim::gpu {
 namespace {
 
+using WideUnits = ProductPlan<Int8Rule, 2, 256, kPair>;
+using NarrowUnits = ProductPlan<Int8Rule, 2, 128, 1>;
+using Folded = ProductPlan<FoldedRule, 3, 128, 1>;
+using HalvesPlan = ProductPlan<HalvesRule, 3, 128, 1>;
+
+/// What the tiles of one product are computed from and with.
+struct Launch {
+  WidePair pair;
+  Epilogue epilogue;
+  float unit = 1.0f;  // of integers
+  UnfitFlags unfit = {nullptr, 0};
+  Certificates certificates = {{}, {}, Tiles::all};
+  uint8_t* map = nullptr;
+};
+
 template <class Plan>
-void launch_product(const WidePair& pair, const TileGrid& grid, const Epilogue& epilogue, float unit,
-                    const UnfitFlags& unfit, Context& context) {
+void launch_product(const Launch& l, const TileGrid& grid, Context& context) {
   const auto kernel = product_kernel<Plan>;
   FP4SIM_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes));
   const int64_t clusters = std::min<int64_t>(grid.tiles(), context.multiprocessors() / Plan::kCluster);
-  context.launch(kernel, Context::per_block(clusters * Plan::kCluster, Plan::kThreads, Plan::kSharedBytes), pair.a,
-                 pair.b, grid, epilogue, unit, unfit);
+  context.launch(kernel, Context::per_block(clusters * Plan::kCluster, Plan::kThreads, Plan::kSharedBytes), l.pair.a,
+                 l.pair.b, grid, l.epilogue, l.unit, l.unfit, l.certificates, l.map);
 }
 
 /// The whole k of each tile in one block of threads.
@@ -32,6 +46,53 @@ TileGrid whole_tiles(const ProductShape& s, float* y) {
           nullptr};
 }
 
+/// How a product of integers is cut.
+struct UnitGrid {
+  bool wide;
+  TileGrid grid;
+  int64_t rows() const { return wide ? WideUnits::kRows * WideUnits::kCluster : NarrowUnits::kRows; }
+  int64_t cols() const { return wide ? WideUnits::kCols : NarrowUnits::kCols; }
+};
+
+/// Cuts k into parts where whole tiles would leave multiprocessors without work, if `exact`: every sum is below 2^24,
+/// so binary32 holds those of parts.
+UnitGrid unit_grid(const ProductShape& shape, bool exact, float* y, Context& context) {
+  UnitGrid u{true, whole_tiles<WideUnits>(shape, y)};
+  const int64_t processors = context.multiprocessors();
+  if (shape.n >= 1024 && u.grid.tiles() >= processors) return u;
+  u = {false, whole_tiles<NarrowUnits>(shape, y)};
+  if (!exact || u.grid.tiles() >= processors || u.grid.panels == 1) return u;
+  constexpr double kFinish = 1.0;  // the time of a tile's outputs, in panels
+  double least_time = 0;
+  const int64_t tiles = u.grid.tiles(), panels = u.grid.panels;
+  for (int64_t length = panels; length > 0; --length) {
+    const int64_t rounds = ceil_div(tiles * ceil_div(panels, length), processors);
+    const double time = static_cast<double>(rounds) * (static_cast<double>(length) + kFinish);
+    if (length < panels && time >= least_time) continue;
+    least_time = time, u.grid.part_panels = length;
+  }
+  u.grid.split = u.grid.part_panels < panels;
+  if (u.grid.split) u.grid.partial = context.scratch<float>(u.grid.parts() * shape.matrices * shape.m * shape.n);
+  return u;
+}
+
+void launch_units(const Launch& l, const UnitGrid& u, Context& context) {
+  if (u.wide) return launch_product<WideUnits>(l, u.grid, context);
+  launch_product<NarrowUnits>(l, u.grid, context);
+}
+
+/// Bands of whole tiles, as many as the table takes.
+void choose_bands(RowNorms& n, int64_t tile) {
+  n.band_blocks = tile / kNormRows;
+  while (n.matrices * ceil_div(n.row_blocks, n.band_blocks) > kMostBands) n.band_blocks *= 2;
+  n.bands = ceil_div(n.row_blocks, n.band_blocks);
+}
+
+template <class Plan>
+TileGrid panel_grid(const ProductShape& s, float* y, Context& context) {
+  return tile_grid(s.matrices, s.m, s.n, s.k, Plan::kRows, Plan::kCols, y, context);
+}
+
 }  // namespace
 
 bool has_warpgroup_products() {
@@ -42,26 +103,49 @@ bool has_warpgroup_products() {
   return major == 9 && minor == 0;
 }
 
-void multiply_units(const WidePair& pair, const ProductShape& shape, int exponent, const Epilogue& epilogue, float* y,
-                    Context& context) {
-  using Wide = ProductPlan<Int8Rule, 2, 256, 2>;
-  using Narrow = ProductPlan<Int8Rule, 2, 128, 1>;
-  const TileGrid wide = whole_tiles<Wide>(shape, y);
-  const float unit = pow2_f32(exponent);
-  if (shape.n >= 1024 && wide.tiles() >= context.multiprocessors())
-    return launch_product<Wide>(pair, wide, epilogue, unit, {}, context);
-  launch_product<Narrow>(pair, whole_tiles<Narrow>(shape, y), epilogue, unit, {}, context);
+void multiply_units(const WidePair& pair, const ProductShape& shape, int bits, int exponent, const Epilogue& epilogue,
+                    float* y, Context& context) {
+  constexpr int kExactBits = 24;
+  const bool exact = bits < kExactBits && shape.k <= int64_t{1} << (kExactBits - bits);
+  const UnitGrid u = unit_grid(shape, exact, y, context);
+  Launch l{pair, epilogue};
+  l.unit = pow2_f32(exponent);
+  launch_units(l, u, context);
+  sum_panels(u.grid, epilogue, context);
 }
 
 void multiply_folded(const FoldedPair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
                      Context& context) {
-  using Plan = ProductPlan<FoldedRule, 3, 128, 1>;
-  Epilogue finish = epilogue;
-  finish.scales_a = pair.factors_a;
-  finish.scales_b = pair.factors_b;
-  const TileGrid grid = tile_grid(shape.matrices, shape.m, shape.n, shape.k, Plan::kRows, Plan::kCols, y, context);
-  launch_product<Plan>(pair.bytes, grid, finish, 1.0f, pair.unfit, context);
-  sum_panels(grid, finish, context);
+  constexpr float kUnit = 0.25f;  // of the products of halves
+  Launch l{pair.work.result(), epilogue};
+  l.epilogue.scales_a = pair.factors_a;
+  l.epilogue.scales_b = pair.factors_b;
+  l.certificates = pair.certificates;
+  const bool certifies = l.certificates.which != Tiles::all;
+  const TileGrid grid = panel_grid<Folded>(shape, y, context);
+  CertifiedSums sums{grid, {}, nullptr, 0, 0, 0, 0};
+  if (certifies) {
+    const UnitGrid u = unit_grid(shape, true, y, context);
+    Certificates& c = l.certificates;
+    choose_bands(c.a, u.rows()), choose_bands(c.b, u.cols());
+    if (u.grid.split || grid.split) l.map = context.scratch<uint8_t>(shape.matrices * c.a.bands * c.b.bands);
+    sums = {grid, u.grid, l.map, c.a.bands, c.b.bands, c.a.band_blocks * kNormRows, c.b.band_blocks * kNormRows};
+    l.unit = kUnit;
+    launch_units(l, u, context);
+    fold_units(pair, c, context);
+    c.which = Tiles::others, l.map = nullptr;
+  }
+  l.unfit = pair.unfit;
+  launch_product<Folded>(l, grid, context);
+  if (certifies) return sum_certified(sums, l.epilogue, context);
+  sum_panels(grid, l.epilogue, context);
+}
+
+void multiply_halves(const WidePair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
+                     Context& context) {
+  const TileGrid grid = panel_grid<HalvesPlan>(shape, y, context);
+  launch_product<HalvesPlan>({pair, epilogue}, grid, context);
+  sum_panels(grid, epilogue, context);
 }
 
 }  // namespace fp4sim::gpu

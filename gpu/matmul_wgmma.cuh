@@ -3,6 +3,7 @@
 // below the other, share the columns' slices.
 #pragma once
 
+#include "gpu/certificate.cuh"
 #include "gpu/hopper.cuh"
 #include "gpu/product.cuh"
 #include "gpu/warp.cuh"
@@ -32,6 +33,17 @@ struct FoldedRule {
   }
 };
 
+/// fp16 numbers with the scales inside: the same with blocks of 16 k.
+struct HalvesRule {
+  using Sum = float;
+  static constexpr int kSliceK = 64;
+  static constexpr bool kBlocks = true;
+  template <int n>
+  __device__ static void multiply(float (&d)[n], uint64_t a, uint64_t b) {
+    multiply_f16(d, a, b);
+  }
+};
+
 /// How a block of threads works: warpgroups that multiply, columns of its tile, blocks of a cluster.
 template <class Rule_, int warpgroups, int cols, int cluster>
 struct ProductPlan {
@@ -49,7 +61,7 @@ struct ProductPlan {
   static constexpr int kStagingBytes = kStaged ? kRows * kPitch * 4 : 0;
   static_assert(kStaged || !Rule::kBlocks);
   static constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024;
-  static constexpr int kStages = (kSharedBytes - kStagingBytes - kAlignment - 256) / (kABytes + kBBytes);
+  static constexpr int kStages = (kSharedBytes - kStagingBytes - kAlignment - 256 - kBandBytes) / (kABytes + kBBytes);
   static_assert(kStages >= 2 && kStages <= 15);
   // The launch gives each thread the same registers; the copying warpgroup leaves most of its own to the others.
   static constexpr int kCopyRegisters = warpgroups == 2 ? 40 : 32, kRegisters = warpgroups == 2 ? 232 : 160;
@@ -62,6 +74,7 @@ struct ProductMemory {
   float* staging;  // [row][kPitch]; while panels are added [warpgroup][output / 4][thread][4]
   Barrier* full;   // [stage]
   Barrier* empty;  // [stage]
+  float* bands;    // of the TileFilter
 
   __device__ explicit ProductMemory(uint8_t* raw) {
     uint8_t* first = raw + (Plan::kAlignment - shared_address(raw) % Plan::kAlignment) % Plan::kAlignment;
@@ -70,6 +83,7 @@ struct ProductMemory {
     staging = reinterpret_cast<float*>(b + Plan::kStages * Plan::kBBytes);
     full = reinterpret_cast<Barrier*>(reinterpret_cast<uint8_t*>(staging) + Plan::kStagingBytes);
     empty = full + Plan::kStages;
+    bands = reinterpret_cast<float*>(empty + Plan::kStages);
   }
 };
 
@@ -84,27 +98,25 @@ struct Turn {
   }
 };
 
-/// Slices of a tile: panels are counted in kPanel k where sums follow panels, else all of k is one.
 template <class Plan>
-__device__ int64_t slices_of_panel() {
-  return kPanel / Plan::Rule::kSliceK;
-}
+constexpr int64_t kSlicesOfPanel = kPanel / Plan::Rule::kSliceK;
 
 template <class Plan>
 __device__ void copy_slices(const ProductMemory<Plan>& memory, const WideOperand& a, const WideOperand& b,
-                            const TileGrid& grid, uint32_t rank) {
+                            const TileGrid& grid, const TileFilter& filter, uint32_t rank) {
   constexpr int kShare = Plan::kCols / Plan::kCluster;  // columns that this block brings for the cluster
   Turn<Plan> turn;
   for (int64_t item = blockIdx.x / Plan::kCluster; item < grid.tiles(); item += gridDim.x / Plan::kCluster) {
     const Tile tile = tile_at(grid, item, Plan::kRows * Plan::kCluster, Plan::kCols);
+    if (!filter.takes(tile, Plan::kRows * Plan::kCluster, Plan::kCols)) continue;
     const int64_t row = tile.first_row + rank * Plan::kRows, col = tile.first_col + rank * kShare;
     const auto bytes = [](int64_t rows, int64_t most) {
       return static_cast<uint32_t>(rows < 0 ? 0 : least(rows, most)) * kSliceBytes;
     };
     const uint32_t a_bytes = bytes(a.rows - row, Plan::kRows), all_b = bytes(b.rows - tile.first_col, Plan::kCols);
     const uint32_t b_bytes = bytes(b.rows - col, kShare);
-    const int64_t end = least(tile.last_panel * slices_of_panel<Plan>(), a.slices);
-    for (int64_t slice = tile.first_panel * slices_of_panel<Plan>(); slice < end; ++slice, turn.next()) {
+    const int64_t end = least(tile.last_panel * kSlicesOfPanel<Plan>, a.slices);
+    for (int64_t slice = tile.first_panel * kSlicesOfPanel<Plan>; slice < end; ++slice, turn.next()) {
       Barrier& full = memory.full[turn.stage];
       memory.empty[turn.stage].wait(turn.parity ^ 1);
       full.arrive_expecting(a_bytes + all_b);
@@ -190,8 +202,8 @@ __device__ void finish_outputs(const Value& value, int columns, const LanePlace&
 template <class Plan, class Value>
 __device__ void store_outputs(const Value& value, const TileGrid& grid, const Tile& tile, const LanePlace& lane,
                               float* staging, int group) {
-  const int64_t panel = grid.split ? tile.first_panel * grid.matrices : 0;
-  float* y = (grid.split ? grid.partial : grid.y) + (panel + tile.matrix) * grid.m * grid.n;
+  const int64_t part = grid.split ? tile.part * grid.matrices : 0;
+  float* y = (grid.split ? grid.partial : grid.y) + (part + tile.matrix) * grid.m * grid.n;
   const int columns = static_cast<int>(least(grid.n - lane.col, Plan::kCols));  // from the lane's first on
   const int thread = static_cast<int>(threadIdx.x % kWarpgroup), in_group = thread / kWarp * 16 + thread % kWarp / 4;
   if (Plan::kStaged && grid.n % 4 == 0) {
@@ -238,27 +250,30 @@ __device__ void release(const ProductMemory<Plan>& memory, int stage) {
   if (lane < Plan::kCluster) memory.empty[stage].arrive_at(lane);
 }
 
-/// All of k in one sum of integers.
+/// All k of a tile in one sum of integers.
 template <class Plan>
 __device__ void multiply_vectors(const ProductMemory<Plan>& memory, const WideOperand& a, const TileGrid& grid,
-                                 const Epilogue& epilogue, float unit, uint32_t rank, int group) {
+                                 const TileFilter& filter, const Epilogue& epilogue, float unit, uint32_t rank,
+                                 int group) {
   Turn<Plan> turn;
   int sum[Plan::kOwn];
   for (int64_t item = blockIdx.x / Plan::kCluster; item < grid.tiles(); item += gridDim.x / Plan::kCluster) {
     const Tile tile = tile_at(grid, item, Plan::kRows * Plan::kCluster, Plan::kCols);
+    if (!filter.takes(tile, Plan::kRows * Plan::kCluster, Plan::kCols)) continue;
 #pragma unroll
     for (int& s : sum) s = 0;
     const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
+    const int64_t end = least(tile.last_panel * kSlicesOfPanel<Plan>, a.slices);
     int held = -1;  // the stage of the slice before, which is still being read
 #pragma unroll 1
-    for (int64_t slice = 0; slice < a.slices; ++slice, turn.next()) {
+    for (int64_t slice = tile.first_panel * kSlicesOfPanel<Plan>; slice < end; ++slice, turn.next()) {
       const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + group * 64 * kSliceBytes);
       const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
       memory.full[turn.stage].wait(turn.parity);
       begin_products();
 #pragma unroll
       for (int step = 0; step < Plan::kSteps; ++step)
-        Plan::Rule::multiply(sum, da + step * kStepOfDescriptor, db + step * kStepOfDescriptor);
+        Plan::Rule::multiply(sum, da + step * descriptor_step(32), db + step * descriptor_step(32));
       commit_products();
       wait_products<1>();
       if (held >= 0) release(memory, held);
@@ -273,15 +288,15 @@ __device__ void multiply_vectors(const ProductMemory<Plan>& memory, const WideOp
   }
 }
 
-/// Blocks of 32 in panels of 1024.
+/// Blocks, each a step of the instructions, in panels of 1024.
 template <class Plan>
 __device__ void multiply_blocks(const ProductMemory<Plan>& memory, const WideOperand& a, const TileGrid& grid,
-                                const Epilogue& epilogue, uint32_t rank, int group) {
+                                const TileFilter& filter, const Epilogue& epilogue, uint32_t rank, int group) {
   Turn<Plan> turn;
   float* staging = memory.staging + group * 64 * Plan::kPitch;
   float4* totals = reinterpret_cast<float4*>(staging) + threadIdx.x % kWarpgroup;
   constexpr int kHalf = Plan::kOwn / 2;
-  constexpr uint64_t kOtherHalf = Plan::kCols / 2 * kSliceBytes >> 4;  // of the columns, in descriptors
+  constexpr uint64_t kOtherHalf = descriptor_step(Plan::kCols / 2 * kSliceBytes);  // of the columns
   float sum[Plan::kOwn], left[kHalf], right[kHalf];
 #pragma unroll
   for (int i = 0; i < kHalf; ++i) left[i] = right[i] = 0.0f;
@@ -292,12 +307,13 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, const WideOpe
   };
   for (int64_t item = blockIdx.x / Plan::kCluster; item < grid.tiles(); item += gridDim.x / Plan::kCluster) {
     const Tile tile = tile_at(grid, item, Plan::kRows * Plan::kCluster, Plan::kCols);
+    if (!filter.takes(tile, Plan::kRows * Plan::kCluster, Plan::kCols)) continue;
     const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
 #pragma unroll 1
     for (int64_t panel = tile.first_panel; panel < tile.last_panel; ++panel) {
 #pragma unroll
       for (float& s : sum) s = 0.0f;
-      const int64_t first = panel * slices_of_panel<Plan>(), end = least(first + slices_of_panel<Plan>(), a.slices);
+      const int64_t first = panel * kSlicesOfPanel<Plan>, end = least(first + kSlicesOfPanel<Plan>, a.slices);
 #pragma unroll 1
       for (int64_t slice = first; slice < end; ++slice, turn.next()) {
         const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + group * 64 * kSliceBytes);
@@ -307,7 +323,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, const WideOpe
         start(right, da, db + kOtherHalf);
 #pragma unroll
         for (int step = 1; step <= Plan::kSteps; ++step) {
-          const uint64_t a_next = da + step * kStepOfDescriptor, b_next = db + step * kStepOfDescriptor;
+          const uint64_t a_next = da + step * descriptor_step(32), b_next = db + step * descriptor_step(32);
           wait_products<1>();
           pin(left);
 #pragma unroll
@@ -343,15 +359,33 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, const WideOpe
   }
 }
 
-/// The product of `grid`, unless the operands are unfit. A unit of integer sums is `unit`.
+/// Writes which pairs of bands are certified: [matrix][band of a][band of b].
+__device__ inline void store_map(const Certificates& c, const TileFilter& filter, uint8_t* map) {
+  for (int64_t i = threadIdx.x; i < c.a.matrices * c.a.bands * c.b.bands; i += blockDim.x) {
+    const int64_t outer = quotient(i, c.b.bands), matrix = quotient(outer, c.a.bands);
+    const Tile band{matrix,
+                    (outer - matrix * c.a.bands) * c.a.band_blocks * kNormRows,
+                    (i - outer * c.b.bands) * c.b.band_blocks * kNormRows,
+                    0,
+                    0,
+                    0};
+    map[i] = filter.takes(band, 1, 1) ? 1 : 0;
+  }
+}
+
+/// The tiles of `grid` that the certificates name, unless the operands are unfit. A unit of integer sums is `unit`. The
+/// first block writes the map of certified bands where there is one.
 template <class Plan>
 __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::kThreads, 1)
     product_kernel(const __grid_constant__ WideOperand a, const __grid_constant__ WideOperand b,
                    const __grid_constant__ TileGrid grid, const __grid_constant__ Epilogue epilogue, float unit,
-                   const __grid_constant__ UnfitFlags unfit) {
-  extern __shared__ uint8_t raw[];
+                   const __grid_constant__ UnfitFlags unfit, const __grid_constant__ Certificates certificates,
+                   uint8_t* map) {
   if (unfit.any()) return;
-  const ProductMemory<Plan> memory(raw);
+  const ProductMemory<Plan> memory(dynamic_shared());
+  const TileFilter filter(certificates, memory.bands);
+  if (certificates.which == Tiles::others && filter.all_certified()) return;
+  if (map != nullptr && blockIdx.x == 0) store_map(certificates, filter, map);
   const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
   const uint32_t rank = Plan::kCluster == 1 ? 0 : cluster_rank();
   if (threadIdx.x == 0) {
@@ -365,13 +399,13 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
   __syncthreads();
   if (group < 0) {
     release_registers<Plan::kCopyRegisters>();
-    if (threadIdx.x == 0) copy_slices(memory, a, b, grid, rank);
+    if (threadIdx.x == 0) copy_slices(memory, a, b, grid, filter, rank);
   } else {
     take_registers<Plan::kRegisters>();
     if constexpr (Plan::Rule::kBlocks) {
-      multiply_blocks(memory, a, grid, epilogue, rank, group);
+      multiply_blocks(memory, a, grid, filter, epilogue, rank, group);
     } else {
-      multiply_vectors(memory, a, grid, epilogue, unit, rank, group);
+      multiply_vectors(memory, a, grid, filter, epilogue, unit, rank, group);
     }
     finish_stores();
   }

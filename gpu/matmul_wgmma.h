@@ -10,13 +10,18 @@ namespace fp4sim::gpu {
 /// True if the current device has the instructions.
 bool has_warpgroup_products();
 
-/// Writes y by the vector rule from int8 units; a unit of the dots is 2^exponent.
-void multiply_units(const WidePair& pair, const ProductShape& shape, int exponent, const Epilogue& epilogue, float* y,
-                    Context& context);
+/// Writes y by the vector rule from int8 units below 2^bits of a product; a unit of the dots is 2^exponent.
+void multiply_units(const WidePair& pair, const ProductShape& shape, int bits, int exponent, const Epilogue& epilogue,
+                    float* y, Context& context);
 
-/// Writes y by the block rule for blocks of 32 from numbers with the scales inside, except where they are unfit, which
-/// leaves y as it is. The epilogue's vector scales must be empty.
+/// Writes y by the block rule for blocks of 32: certified tiles as one sum of integers, the others from numbers with
+/// the scales inside, except where these are unfit, which leaves anything in y. The epilogue's vector scales must be
+/// empty.
 void multiply_folded(const FoldedPair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
+                     Context& context);
+
+/// Writes y by the block rule for blocks of 16 from fp16 numbers with the scales inside.
+void multiply_halves(const WidePair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
                      Context& context);
 
 }  // namespace fp4sim::gpu

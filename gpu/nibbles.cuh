@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gpu/packed_view.cuh"
+#include "gpu/tensor_core.cuh"
 
 namespace fp4sim::gpu {
 
@@ -19,6 +20,10 @@ struct Bytes16 {
   uint32_t positive[2], negative[2];
 };
 
+/// permute_bytes spreads with it the signs of codes 0 … 3 (4 … 7) of eight `codes` over a byte each; y is codes << 4,
+/// which brings the signs of the even ones to the tops of bytes.
+__device__ constexpr uint32_t kSignBytes[2] = {0x9D8C, 0xBFAE};
+
 /// The bytes of eight codes, the first in the low nibble and the low byte.
 __device__ inline void bytes_of(uint32_t codes, const Bytes16& table, uint32_t (&bytes)[2]) {
   const uint32_t magnitudes = codes & 0x77777777u, even = codes << 4;
@@ -28,12 +33,7 @@ __device__ inline void bytes_of(uint32_t codes, const Bytes16& table, uint32_t (
     const uint32_t positive = __byte_perm(table.positive[0], table.positive[1], select);
     const uint32_t negative = __byte_perm(table.negative[0], table.negative[1], select);
     // The top bits of the bytes of `even` and `codes` are the signs; the selector spreads them over a byte each.
-    uint32_t signs;
-    if (half == 0) {
-      asm("prmt.b32 %0, %1, %2, 0x9D8C;" : "=r"(signs) : "r"(codes), "r"(even));
-    } else {
-      asm("prmt.b32 %0, %1, %2, 0xBFAE;" : "=r"(signs) : "r"(codes), "r"(even));
-    }
+    const uint32_t signs = permute_bytes(codes, even, kSignBytes[half]);
     bytes[half] = (positive & ~signs) | (negative & signs);
   }
 }
@@ -41,19 +41,19 @@ __device__ inline void bytes_of(uint32_t codes, const Bytes16& table, uint32_t (
 /// Where the scale of the block at (row, k) lies, without divisions.
 struct ScalePlaces {
   int64_t matrix_step, row_step, block_step;
-  int row_shift;  // 5 where 32 rows share a scale
+  int row_shift;  // 5 where 32 rows share a scale, 4 where 16
 
   FP4SIM_HD int64_t of_row(int64_t matrix, int64_t row) const {
     return matrix * matrix_step + (row >> row_shift) * row_step;
   }
 };
 
-/// The places of the scales of an operand in blocks of 32, or 32×32. Host only.
-inline ScalePlaces scale_places(const NarrowOperand& o) {
+/// The places of the scales of an operand in blocks of 2^shift k, or square tiles of that side. Host only.
+inline ScalePlaces scale_places(const NarrowOperand& o, int shift) {
   const Layout& l = o.view.layout;
   const int64_t matrix_step = l.grid_rows * l.grid_cols;
-  if (o.last) return {matrix_step, l.grid_cols, 1, l.row_step == 1 ? 0 : kBlockShift};
-  return {matrix_step, 1, l.grid_cols, l.col_step == 1 ? 0 : kBlockShift};
+  if (o.last) return {matrix_step, l.grid_cols, 1, l.row_step == 1 ? 0 : shift};
+  return {matrix_step, 1, l.grid_cols, l.col_step == 1 ? 0 : shift};
 }
 
 /// The int8 units of a format of 4 bits. Host only.

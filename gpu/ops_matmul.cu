@@ -78,6 +78,10 @@ class Product {
   static bool folds(const QuantSpec& s) {
     return s.element == kE2m1 && s.scale == ScaleFormat::e8m0 && contraction_block(s) == 32;
   }
+  /// True for e2m1 with e4m3 scales of blocks of 16: fp16 holds the products of both.
+  static bool fits_halves(const QuantSpec& s) {
+    return s.element == kE2m1 && s.scale == ScaleFormat::e4m3 && contraction_block(s) == 16;
+  }
   static NarrowOperand narrow(const Tensor& t, Axis axis) {
     const Operand o = operand_shape(t, axis);
     return {view_of(t), axis == Axis::last, o.matrices, o.rows, o.k};
@@ -99,6 +103,10 @@ class Product {
 
   void blocks(int64_t block) {
     if (folds(spec(a_)) && folds(spec(b_)) && warpgroups()) return folded();
+    if (fits_halves(spec(a_)) && fits_halves(spec(b_)) && warpgroups()) {
+      const WidePair halves = widen_halves(narrow(a_, axis_a_), narrow(b_, axis_b_), context_);
+      return multiply_halves(halves, shape(), scaled_epilogue(), y_, context_);
+    }
     const OperandScales scales_a = operand_scales(a_, axis_a_, block, context_);
     const OperandScales scales_b = operand_scales(b_, axis_b_, block, context_);
     if (int8_takes(spec(a_).element, spec(b_).element, block)) return int8(block, scales_a, scales_b);
@@ -118,9 +126,13 @@ class Product {
     if (int8_takes(spec(a_).element, spec(b_).element, k())) {
       if (!warpgroups()) return int8(0, {}, {}, epilogue);
       const WidePair units = widen_units(narrow(a_, axis_a_), narrow(b_, axis_b_), context_);
-      return multiply_units(units, shape(), unit_exponent(), epilogue, y_, context_);
+      const int bits = significand_span_bits(spec(a_).element) + significand_span_bits(spec(b_).element);
+      return multiply_units(units, shape(), bits, unit_exponent(), epilogue, y_, context_);
     }
     const bool exact = within_budget(k());
+    if (!exact && elements_lie_in_bytes(spec(a_)) && elements_lie_in_bytes(spec(b_)))
+      return matmul_panels(bf16_elements(a_, axis_a_, context_), bf16_elements(b_, axis_b_, context_), epilogue, y_,
+                           context_);
     const Operand a = element_operand(a_, axis_a_, exact, context_), b = element_operand(b_, axis_b_, exact, context_);
     if (exact) {
       matmul_f64(a, b, {}, {}, 0, epilogue, y_, context_);

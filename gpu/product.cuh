@@ -54,18 +54,21 @@ struct Epilogue {
 struct TileGrid {
   int64_t matrices, m, n, k;
   int64_t tiles_m, tiles_n;
-  int64_t panels;  // of k
-  bool split;      // each panel is a tile of its own, its result goes to `partial`
-  float* y;        // (matrices, m, n)
-  float* partial;  // (panels, matrices, m, n)
+  int64_t panels;           // of k
+  bool split;               // each part of the panels is a tile of its own, its result goes to `partial`
+  float* y;                 // (matrices, m, n)
+  float* partial;           // (parts, matrices, m, n)
+  int64_t part_panels = 1;  // more than one only where no sum is rounded, so that the panels may be joined
 
-  FP4SIM_HD int64_t tiles() const { return matrices * tiles_m * tiles_n * (split ? panels : 1); }
+  FP4SIM_HD int64_t parts() const { return split ? quotient(panels + part_panels - 1, part_panels) : 1; }
+  FP4SIM_HD int64_t tiles() const { return matrices * tiles_m * tiles_n * parts(); }
 };
 
-/// One tile: where it lies and which panels it computes.
+/// One tile: where it lies, which panels it computes, and which part of a split grid they are.
 struct Tile {
   int64_t matrix, first_row, first_col;
   int64_t first_panel, last_panel;
+  int64_t part;
 };
 
 constexpr int64_t kTileGroup = 8;  // rows of tiles that follow each other, so that they share columns in the cache
@@ -73,15 +76,17 @@ constexpr int64_t kTileGroup = 8;  // rows of tiles that follow each other, so t
 /// Tile number `number` of a grid, of tile_m × tile_n outputs.
 FP4SIM_HD Tile tile_at(const TileGrid& g, int64_t number, int tile_m, int tile_n) {
   const int64_t area = g.tiles_m * g.tiles_n, outer = quotient(number, area), inside = number - outer * area;
-  const int64_t panel = quotient(outer, g.matrices), matrix = outer - panel * g.matrices;
+  const int64_t part = quotient(outer, g.matrices), matrix = outer - part * g.matrices, panel = part * g.part_panels;
   const int64_t group = quotient(inside, kTileGroup * g.tiles_n), first_m = group * kTileGroup;
   const int64_t height = least(kTileGroup, g.tiles_m - first_m), in_group = inside - first_m * g.tiles_n;
   const int64_t tile_col = quotient(in_group, height), tile_row = first_m + in_group - tile_col * height;
-  return {matrix, tile_row * tile_m, tile_col * tile_n, g.split ? panel : 0, g.split ? panel + 1 : g.panels};
+  return {
+      matrix, tile_row * tile_m, tile_col * tile_n, panel, g.split ? least(panel + g.part_panels, g.panels) : g.panels,
+      part};
 }
 
 /// Stores one output of a panel. Panels of one tile are added in ascending order by the thread that owns the output;
-/// a split panel goes to its place in `partial`, and sum_panels finishes.
+/// a split panel (parts are single panels here) goes to its place in `partial`, and sum_panels finishes.
 FP4SIM_HD void store_panel(const TileGrid& g, const Epilogue& epilogue, int64_t panel, int64_t matrix, int64_t i,
                            int64_t j, float v) {
   if (i >= g.m || j >= g.n) return;

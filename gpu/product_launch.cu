@@ -5,13 +5,46 @@
 namespace fp4sim::gpu {
 namespace {
 
-__global__ void add_panels(TileGrid g, Epilogue epilogue) {
-  const int64_t at = thread_number(), count = g.matrices * g.m * g.n;
-  if (at >= count) return;
-  float sum = g.partial[at];
-  for (int64_t panel = 1; panel < g.panels; ++panel) sum = sum + g.partial[panel * count + at];
-  const int64_t row = quotient(at, g.n), matrix = quotient(row, g.m);
-  g.y[at] = epilogue(sum, matrix, row - matrix * g.m, at - row * g.n);
+/// Adds the parts of `width` neighbouring outputs of a row in ascending order.
+template <int width>
+__device__ void add_parts(const TileGrid& g, const Epilogue& epilogue, int64_t matrix, int64_t row, int64_t col) {
+  const int64_t count = g.matrices * g.m * g.n, at = (matrix * g.m + row) * g.n + col, parts = g.parts();
+  float sum[width];
+#pragma unroll 4
+  for (int64_t part = 0; part < parts; ++part) {
+    const float* from = g.partial + part * count + at;
+    float v[width];
+    if constexpr (width == 4) {
+      const float4 four = __ldcg(reinterpret_cast<const float4*>(from));
+      v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
+    } else {
+      v[0] = *from;
+    }
+#pragma unroll
+    for (int i = 0; i < width; ++i) sum[i] = part == 0 ? v[i] : sum[i] + v[i];
+  }
+#pragma unroll
+  for (int i = 0; i < width; ++i) sum[i] = epilogue(sum[i], matrix, row, col + i);
+  if constexpr (width == 4) {
+    *reinterpret_cast<float4*>(g.y + at) = make_float4(sum[0], sum[1], sum[2], sum[3]);
+  } else {
+    g.y[at] = sum[0];
+  }
+}
+
+template <int width>
+__global__ void add_panels(const __grid_constant__ CertifiedSums s, const __grid_constant__ Epilogue epilogue) {
+  const int64_t at = thread_number() * width;
+  const TileGrid& shape = s.panels;
+  if (at >= shape.matrices * shape.m * shape.n) return;
+  const int64_t outer = quotient(at, shape.n), matrix = quotient(outer, shape.m);
+  const int64_t row = outer - matrix * shape.m, col = at - outer * shape.n;
+  const TileGrid* grid = &s.panels;
+  if (s.map != nullptr) {
+    const int64_t band = matrix * s.row_bands + quotient(row, s.band_rows);
+    if (s.map[band * s.col_bands + quotient(col, s.band_cols)] != 0) grid = &s.certified;
+  }
+  if (grid->split) add_parts<width>(*grid, epilogue, matrix, row, col);
 }
 
 }  // namespace
@@ -25,8 +58,16 @@ TileGrid tile_grid(int64_t matrices, int64_t m, int64_t n, int64_t k, int tile_m
   return g;
 }
 
+void sum_certified(const CertifiedSums& sums, const Epilogue& epilogue, Context& context) {
+  const TileGrid& g = sums.panels;
+  if (!g.split && !sums.certified.split) return;
+  const int64_t count = g.matrices * g.m * g.n;
+  if (g.n % 4 == 0) return context.launch(add_panels<4>, context.per_item(count / 4), sums, epilogue);
+  context.launch(add_panels<1>, context.per_item(count), sums, epilogue);
+}
+
 void sum_panels(const TileGrid& grid, const Epilogue& epilogue, Context& context) {
-  if (grid.split) context.launch(add_panels, context.per_item(grid.matrices * grid.m * grid.n), grid, epilogue);
+  sum_certified({grid, {}, nullptr, 0, 0, 0, 0}, epilogue, context);
 }
 
 }  // namespace fp4sim::gpu

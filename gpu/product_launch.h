@@ -14,4 +14,16 @@ TileGrid tile_grid(int64_t matrices, int64_t m, int64_t n, int64_t k, int tile_m
 /// Adds the results of split panels in ascending order and finishes the product; nothing for a grid without a split.
 void sum_panels(const TileGrid& grid, const Epilogue& epilogue, Context& context);
 
+/// A product of which some tiles are certified (certificate.cuh): these are sums of parts of `certified`, the others of
+/// the panels of `panels`. A grid without a split has finished its tiles.
+struct CertifiedSums {
+  TileGrid panels, certified;
+  const uint8_t* map;  // [matrix][band of rows][band of columns]: 1 if certified
+  int64_t row_bands, col_bands;
+  int64_t band_rows, band_cols;
+};
+
+/// Adds the results of split panels and parts and finishes the product.
+void sum_certified(const CertifiedSums& sums, const Epilogue& epilogue, Context& context);
+
 }  // namespace fp4sim::gpu

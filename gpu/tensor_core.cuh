@@ -8,6 +8,14 @@ namespace fp4sim::gpu {
 
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
+/// Byte i is the byte of (y, x) that nibble i of the selector numbers, or, with the nibble's top bit, its top bit in
+/// all eight places.
+__device__ inline uint32_t permute_bytes(uint32_t x, uint32_t y, uint32_t selector) {
+  uint32_t bytes;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(x), "r"(y), "r"(selector));
+  return bytes;
+}
+
 /// Starts a copy of 16 (4) bytes from global to shared memory; commit_copies ends a group of them.
 __device__ inline void copy_async16(void* shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");

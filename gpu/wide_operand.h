@@ -1,10 +1,10 @@
-// Packed operands of 4-bit codes as the bytes that warpgroup products read: int8 units, or E5M2 numbers with the
-// blocks' scales inside.
+// Packed operands of 4-bit codes as the bytes that warpgroup products read: int8 units, E5M2 numbers with the blocks'
+// scales inside, or fp16 numbers with them inside.
 #pragma once
 
+#include "gpu/certificate.cuh"
 #include "gpu/launch.h"
 #include "gpu/nibbles.cuh"
-#include "gpu/product.cuh"
 
 namespace fp4sim::gpu {
 
@@ -26,15 +26,34 @@ struct WidePair {
   WideOperand a, b;
 };
 
-/// Both operands as int8 multiples of their formats' smallest steps, in scratch.
-WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& context);
+/// One operand that is widened, piece by piece: 32 rows and a range of slices.
+struct Widening {
+  NarrowOperand from;
+  uint8_t* to;
+  int64_t padded_rows, slices;
+  int64_t range, ranges;  // slices of a piece, and how many such ranges there are
+  Bytes16 units;          // of every block, where no scales go into the bytes
+  ScalePlaces places;     // where they do
+  float* factors;         // [matrix][padded row]: the value of 1 of the row, where it has one
+  float* squares;         // of RowNorms, by the number of the piece
+
+  FP4SIM_HD int64_t row_blocks() const { return padded_rows / kNormRows; }
+  FP4SIM_HD int64_t pieces() const { return from.matrices * row_blocks() * ranges; }
+  WideOperand result() const { return {to, padded_rows, slices}; }
+};
+
+struct WideningPair {
+  Widening a, b;
+  uint8_t* unfit;  // of each piece of a, then of b
+
+  WidePair result() const { return {a.result(), b.result()}; }
+};
 
 /// On the device: whether some row's exponents do not fit into E5M2.
 struct UnfitFlags {
-  const uint8_t* data;  // one for each part of the operands; nullptr: all fit
+  const uint8_t* data;  // one for each piece of the operands; nullptr: all fit
   int64_t count;
 
-#ifdef __CUDACC__
   /// True in all threads of the block if one is set; the whole block calls.
   __device__ bool any() const {
     int found = 0;
@@ -42,15 +61,25 @@ struct UnfitFlags {
       for (int64_t i = threadIdx.x; i < count; i += blockDim.x) found |= data[i];
     return __syncthreads_or(found) != 0;
   }
-#endif
 };
 
-/// Both operands, e2m1 with e8m0 scales for 32 k, as E5M2 numbers value·2^(scale − a power of the row), in scratch.
+/// Both operands as int8 multiples of their formats' smallest steps, in scratch.
+WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& context);
+
+/// Both operands, e2m1 with e4m3 scales for 16 k, as fp16 numbers value·scale, in scratch.
+WidePair widen_halves(const NarrowOperand& a, const NarrowOperand& b, Context& context);
+
+/// Both operands, e2m1 with e8m0 scales for 32 k, in scratch: rows whose exponents differ by at most 3 as int8 units of
+/// half of the row's factor, if all of their piece are so; others as E5M2 numbers of its factor.
 struct FoldedPair {
-  WidePair bytes;
-  OperandScales factors_a, factors_b;  // the powers of the rows, which multiply the finished product
+  WideningPair work;
+  OperandScales factors_a, factors_b;  // powers of two that multiply the finished product
   UnfitFlags unfit;
+  Certificates certificates;  // what is left for the caller: the bands, and which tiles
 };
 FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context);
+
+/// Turns all int8 rows into E5M2 of the same factors, unless every tile is certified.
+void fold_units(const FoldedPair& pair, const Certificates& certificates, Context& context);
 
 }  // namespace fp4sim::gpu

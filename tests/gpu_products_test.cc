@@ -1,0 +1,205 @@
+// Products of packed 4-bit operands at the borders between the ways in which cuda computes them: sums that are certain
+// to be exact just below 2^24 units and above, exponents of a row 3 and 4 apart, single rows, blocks and scales that
+// spoil a tile, panels in parts. Operands are built by hand, and the results are those of scalar.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+
+#include "pch.h"
+#include "reference/scalar/backend.h"
+#include "tests/gpu_device.h"
+#include "tests/packed_operand.h"
+
+namespace fp4sim::test {
+namespace {
+
+constexpr uint32_t kOne = 127, kNaN = 0xFF;  // e8m0 codes
+
+/// Sizes of a product and where its contraction axes lie.
+struct Size {
+  int64_t m, n, k;
+  Axis a = Axis::last, b = Axis::last;
+  int64_t matrices = 1;
+};
+
+/// A scale code for the block at (vector, block), and a code for (vector, k).
+using Choice = std::function<uint32_t(int64_t, int64_t)>;
+
+PackedOperand operand(const std::string& spec, Axis axis, int64_t matrices, int64_t rows, int64_t k,
+                      const Choice& scale, const Choice& code) {
+  PackedOperand o{parse_quant_spec(spec), axis, matrices, rows, k, {}, {}, 1.0f};
+  for (int64_t vector = 0; vector < matrices * rows; ++vector) {
+    for (int64_t i = 0; i < k; ++i) o.codes.push_back(code(vector, i));
+    for (int64_t block = 0; block < o.blocks(); ++block) o.scales.push_back(scale(vector, block));
+  }
+  return o;
+}
+
+/// Numbers that look random, the same in every run.
+uint32_t mixed(int64_t a, int64_t b) {
+  uint64_t v = static_cast<uint64_t>(a) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(b) * 0xC2B2AE3D27D4EB4Fu + 1;
+  v = (v ^ v >> 31) * 0xD6E8FEB86659FD93u;
+  return static_cast<uint32_t>(v >> 32);
+}
+Choice any_code(int64_t salt) {
+  return [salt](int64_t vector, int64_t k) { return mixed(vector + 1000003 * salt, k) % 16; };
+}
+/// Scales of exponents low … low + spread, both taken in every row of two blocks and more.
+Choice spread_scales(uint32_t low, uint32_t spread) {
+  return [=](int64_t vector, int64_t block) {
+    return block == 0 ? low : block == 1 ? low + spread : low + mixed(vector, block) % (spread + 1);
+  };
+}
+
+class GpuProducts : public NeedsDevice<> {
+ protected:
+  /// Compares the product of two operands on cuda and scalar, bit by bit.
+  void compare(const PackedOperand& a, const PackedOperand& b, const std::string& what) {
+    compare(packed_value(a), packed_value(b), what);
+  }
+  void compare(const HostValue& a, const HostValue& b, const std::string& what) {
+    const std::vector<HostValue> inputs{a, b};
+    const Attrs attrs{{"a_axis", to_string(a.type.axis)}, {"b_axis", to_string(b.type.axis)}};
+    const auto expected = from_bytes<float>(run_node(*scalar_, Op::matmul, inputs, attrs)[0].parts[0]);
+    const auto found = from_bytes<float>(run_node(*cuda(), Op::matmul, inputs, attrs)[0].parts[0]);
+    ASSERT_EQ(expected.size(), found.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const bool both_nan = std::isnan(expected[i]) && std::isnan(found[i]);
+      if (both_nan || std::bit_cast<uint32_t>(expected[i]) == std::bit_cast<uint32_t>(found[i])) continue;
+      FAIL() << what << ": output " << i << " of " << expected.size() << " is " << found[i] << ", not " << expected[i];
+    }
+  }
+
+  void compare_mxfp4(const Size& s, const Choice& scales_a, const Choice& scales_b, const std::string& what) {
+    compare(operand("mxfp4", s.a, s.matrices, s.m, s.k, scales_a, any_code(1)),
+            operand("mxfp4", s.b, s.matrices, s.n, s.k, scales_b, any_code(2)), what);
+  }
+
+ private:
+  Backend* cuda() {
+    if (cuda_ == nullptr) cuda_ = gpu::make_backend();
+    return cuda_.get();
+  }
+  std::unique_ptr<Backend> scalar_ = scalar::make_backend(), cuda_;
+};
+
+const Size kSizes[] = {{1, 1, 1},
+                       {70, 40, 31},
+                       {33, 130, 33, Axis::first, Axis::first},
+                       {130, 66, 1000, Axis::first, Axis::last},
+                       {65, 129, 1025, Axis::last, Axis::first},
+                       {257, 35, 2080},
+                       {40, 24, 5000, Axis::first, Axis::first},
+                       {34, 48, 1100, Axis::last, Axis::first, 3}};
+
+TEST_F(GpuProducts, exponents_of_a_row_three_and_four_apart) {
+  for (const Size& s : kSizes)
+    for (const uint32_t spread : {0u, 3u, 4u, 26u, 27u, 60u})
+      compare_mxfp4(s, spread_scales(kOne - 20, spread), spread_scales(kOne + 4, spread % 5),
+                    fmt::format("k {} spread {}", s.k, spread));
+}
+
+TEST_F(GpuProducts, sums_just_below_and_above_two_to_the_24_units) {
+  // All codes 6 in blocks 2^3 above the first: 96·96 units of a product each, 1820 of them below 2^24. Odd units of the
+  // first block are lost where the sum is larger.
+  for (const int64_t k : {1792, 1820, 1824, 1856, 2048, 4096}) {
+    const auto scales = [](int64_t, int64_t block) { return kOne + (block == 1 ? 0 : 3); };
+    const auto codes = [](int64_t vector, int64_t i) {
+      return i >= 32 && i < 64 ? (i + vector) % 3 == 0 ? 1u : 0u : 7u;
+    };
+    for (const Axis axis : {Axis::last, Axis::first})
+      compare(operand("mxfp4", axis, 1, 66, k, scales, codes), operand("mxfp4", axis, 1, 40, k, scales, codes),
+              fmt::format("k {}", k));
+  }
+}
+
+TEST_F(GpuProducts, one_bad_row_among_good_ones) {
+  for (const int64_t bad : {0, 131, 299}) {
+    const auto scales = [bad](int64_t vector, int64_t block) {
+      return vector == bad ? kOne - 30 + static_cast<uint32_t>(block % 20) : spread_scales(kOne, 2)(vector, block);
+    };
+    compare_mxfp4({300, 200, 1200}, scales, spread_scales(kOne, 3), fmt::format("row {}", bad));
+    compare_mxfp4({200, 300, 1200, Axis::first, Axis::first}, spread_scales(kOne, 1), scales,
+                  fmt::format("column {}", bad));
+  }
+}
+
+TEST_F(GpuProducts, nan_scales_and_scale_codes_zero) {
+  for (const Size& s : kSizes)
+    for (const uint32_t special : {kNaN, 0u, 254u}) {
+      const auto scales = [special](int64_t vector, int64_t block) {
+        return vector == 11 && block == 1 ? special : spread_scales(kOne, 2)(vector, block);
+      };
+      compare_mxfp4(s, scales, spread_scales(kOne, 3), fmt::format("k {} special {}", s.k, special));
+      const auto zeros = [](int64_t vector, int64_t i) { return i / 32 == 1 ? 8 * (i % 2) : any_code(3)(vector, i); };
+      compare(operand("mxfp4", s.a, s.matrices, s.m, s.k, scales, zeros),
+              operand("mxfp4", s.b, s.matrices, s.n, s.k, spread_scales(kOne, 3), any_code(4)),
+              fmt::format("k {}, zeros below special {}", s.k, special));
+    }
+}
+
+TEST_F(GpuProducts, exponents_near_the_ends) {
+  for (const uint32_t low : {1u, 40u, kOne - 62, kOne - 60, kOne + 45, kOne + 47, kOne + 48, 250u})
+    for (const uint32_t other : {kOne - 60, kOne + 47, 200u})
+      compare_mxfp4({70, 40, 1100}, spread_scales(low, 3), spread_scales(other, 2), fmt::format("{} {}", low, other));
+}
+
+TEST_F(GpuProducts, zeros_only) {
+  const Choice none = [](int64_t, int64_t) { return 0u; }, signs = [](int64_t, int64_t k) { return 8 * (k % 2); };
+  compare(operand("mxfp4", Axis::last, 1, 40, 1100, none, signs),
+          operand("mxfp4", Axis::last, 1, 24, 1100, spread_scales(kOne, 3), any_code(1)), "zeros");
+}
+
+TEST_F(GpuProducts, tiles_of_32_by_32_share_scales) {
+  const auto scales = [](int64_t vector, int64_t block) { return spread_scales(kOne, 3)(vector / 32, block); };
+  const std::string spec = "e2m1:2d32:e8m0/floor:rne";
+  for (const Axis axis : {Axis::last, Axis::first}) {
+    PackedOperand a = operand(spec, axis, 1, 64, 1056, scales, any_code(1));
+    HostValue value = packed_value(a);
+    std::vector<uint8_t> tiles;
+    for (int64_t i = 0; i < 2 * 33; ++i) {
+      const int64_t row = axis == Axis::last ? i / 33 : i % 2, block = axis == Axis::last ? i % 33 : i / 2;
+      tiles.push_back(static_cast<uint8_t>(scales(32 * row, block)));
+    }
+    value.parts[1] = to_bytes(tiles);
+    const HostValue other =
+        packed_value(operand("mxfp4", Axis::last, 1, 40, 1056, spread_scales(kOne, 2), any_code(2)));
+    compare(value, other, to_string(axis));
+  }
+}
+
+/// e4m3 codes of scales: zero, subnormal numbers, the largest, NaN where it is asked for.
+Choice e4m3_scales(bool nan) {
+  return [nan](int64_t vector, int64_t block) {
+    const uint32_t r = mixed(vector, block + 77);
+    if (nan && vector % 13 == 5 && block == 1) return 0x7Fu;
+    if (r % 11 == 0) return r >> 8 & 7u;
+    return r % 13 == 0 ? 0x7Eu : r >> 8 & 0xFFu ? (r >> 8) % 0x7Fu : 0u;
+  };
+}
+
+TEST_F(GpuProducts, nvfp4_blocks_in_halves) {
+  for (const Size& s : kSizes)
+    for (const bool nan : {false, true}) {
+      PackedOperand a = operand("nvfp4", s.a, s.matrices, s.m, s.k, e4m3_scales(nan), any_code(5));
+      PackedOperand b = operand("nvfp4", s.b, s.matrices, s.n, s.k, e4m3_scales(false), any_code(6));
+      a.d = 0x1.8p-9f, b.d = 0x1.2468ap-3f;
+      compare(a, b, fmt::format("k {} nan {}", s.k, nan));
+    }
+}
+
+TEST_F(GpuProducts, row_scaled_operands_in_parts_of_k) {
+  const auto scales = [](int64_t vector, int64_t) {
+    return std::bit_cast<uint32_t>(0.5f + 0.01f * static_cast<float>(vector));
+  };
+  for (const int64_t k : {31, 1500, 20000, 116508, 120000})
+    for (const Axis axis : {Axis::last, Axis::first}) {
+      const auto codes = [k](int64_t vector, int64_t i) { return k > 100000 ? 7u : any_code(7)(vector, i); };
+      compare(operand("e2m1:row:fp32:rne", axis, 1, 18, k, scales, codes),
+              operand("e2m1:row:fp32:rne", axis, 1, 10, k, scales, codes), fmt::format("k {}", k));
+    }
+}
+
+}  // namespace
+}  // namespace fp4sim::test
