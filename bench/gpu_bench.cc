@@ -2,14 +2,17 @@
 // large quantizations and products. Each row is a captured graph of several nodes on buffers of their own, so that
 // launches and caches do not flatter; the figure is the median of several runs. GB/s counts the bytes of all operands
 // once. `of copy` is the share of the faster of two copies, the driver's and a kernel's with 16-byte accesses, that the
-// bytes really moved reach: quantizations that must know all of x before its codes read it twice.
-// Usage: gpu_bench [TEXT]   only rows whose name contains TEXT
+// bytes really moved reach: quantizations that must know all of x before its codes read it twice. `wide`: values of a
+// block times a power of two from 2^-12 to 2^12, so that sums of blocks need more than 24 bits.
+// Usage: gpu_bench [TEXT…]   only rows whose name contains one of the texts
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -21,9 +24,10 @@
 namespace fp4sim {
 namespace {
 
-constexpr int kBuffers = 4, kRuns = 9, kLaunches = 4;  // launches of the graph in one timing
-constexpr int64_t kFreshWords = 1 << 20;               // random words of a tensor; then they repeat
-constexpr int64_t kLarge = int64_t{1} << 29;           // bytes of an input that no cache holds: one set of buffers
+constexpr int kBuffers = 4, kRuns = 9, kMaxLaunches = 32;  // launches of the graph in one timing
+constexpr double kRowSeconds = 0.3, kRunSeconds = 2e-3;    // what the timings of a row may take, what one should take
+constexpr int64_t kFreshWords = 1 << 20;                   // random words of a tensor; then they repeat
+constexpr int64_t kLarge = int64_t{1} << 29;               // bytes of an input that no cache holds: one set of buffers
 constexpr int64_t kTokens = 16384, kWidth = 384, kHidden = 1536, kContext = 256, kMatrices = 384, kHeadWidth = 64;
 
 /// An operand: a plain type with random elements, or one made from random f32 elements by quantize or occ_split.
@@ -31,6 +35,7 @@ struct Operand {
   enum class Kind { plain, quantized, residual } kind;
   ValueType type;
   int32_t limit = 0;  // i32: elements in [0, limit)
+  bool wide = false;
 };
 
 struct Row {
@@ -47,8 +52,8 @@ Operand i32(Shape shape, int32_t limit) {
   return {Operand::Kind::plain, {DType::i32, std::move(shape), {}, Axis::last}, limit};
 }
 Operand step() { return {Operand::Kind::plain, step_type()}; }
-Operand packed(Shape shape, const std::string& spec, Axis axis = Axis::last) {
-  return {Operand::Kind::quantized, {DType::packed, std::move(shape), parse_quant_spec(spec), axis}};
+Operand packed(Shape shape, const std::string& spec, Axis axis = Axis::last, bool wide = false) {
+  return {Operand::Kind::quantized, {DType::packed, std::move(shape), parse_quant_spec(spec), axis}, 0, wide};
 }
 Operand residual(Shape shape, const std::string& spec) {
   return {Operand::Kind::residual, {DType::csr, std::move(shape), parse_quant_spec(spec), Axis::last}};
@@ -58,20 +63,26 @@ Attrs quantize_attrs(const std::string& spec, Axis axis) {
   return {{"spec", spec}, {"axis", to_string(axis)}, {"stream", int64_t{7}}, {"row_offset", int64_t{0}}};
 }
 
+void add_quantization(std::vector<Row>& rows, const std::string& spec, Axis axis, const Shape& shape) {
+  const QuantSpec parsed = parse_quant_spec(spec);
+  Row row{fmt::format("quantize {} {} {}", spec, to_string(axis), to_string(shape)),
+          Op::quantize,
+          {f32(shape)},
+          quantize_attrs(spec, axis)};
+  if (is_stochastic(parsed.rounding)) row.inputs.push_back(step());
+  row.reads_twice = parsed.granularity == Granularity::tensor || has_tensor_scale(parsed) ||
+                    (parsed.granularity == Granularity::row && axis == Axis::first);
+  rows.push_back(row);
+}
+
 void add_quantizations(std::vector<Row>& rows) {
-  const Shape large{16384, 16384}, activation{kTokens, kWidth};
+  const Shape large{16384, 16384}, activation{kTokens, kWidth}, hidden{kTokens, kHidden};
   for (const char* spec : {"mxfp4", "nvfp4", "e2m1:row:fp32", "mxfp6e2m3", "mxfp8e4m3", "e2m1:b32:e8m0/floor:sr32"})
     for (const Axis axis : {Axis::last, Axis::first})
-      for (const Shape& shape : {large, activation}) {
-        Row row{fmt::format("quantize {} {} {}", spec, to_string(axis), to_string(shape)),
-                Op::quantize,
-                {f32(shape)},
-                quantize_attrs(spec, axis)};
-        const QuantSpec parsed = parse_quant_spec(spec);
-        if (is_stochastic(parsed.rounding)) row.inputs.push_back(step());
-        row.reads_twice = has_tensor_scale(parsed) || (parsed.granularity == Granularity::row && axis == Axis::first);
-        rows.push_back(row);
-      }
+      for (const Shape& shape : {large, activation}) add_quantization(rows, spec, axis, shape);
+  for (const char* spec : {"e5m2:tensor:fp32/pow2", "e4m3:tensor:fp32/pow2"})
+    for (const Axis axis : {Axis::last, Axis::first})
+      for (const Shape& shape : {activation, hidden}) add_quantization(rows, spec, axis, shape);
   for (const char* spec : {"bf16:none", "fp16:none"})
     rows.push_back({fmt::format("quantize {}", spec), Op::quantize, {f32(large)}, quantize_attrs(spec, Axis::last)});
   for (const char* spec : {"mxfp4", "nvfp4", "bf16:none"})
@@ -88,32 +99,64 @@ void add_quantizations(std::vector<Row>& rows) {
       {"hadamard 16", Op::hadamard, {f32(activation)}, {{"axis", "last"}, {"n", int64_t{16}}, {"signs", "none"}}});
 }
 
-void add_products(std::vector<Row>& rows) {
-  struct Size {
-    int64_t m, n, k;
-    Axis axis;
+struct ProductSize {
+  int64_t m, n, k;
+  Axis axis;  // of k in both operands
+};
+constexpr ProductSize kSquare{8192, 8192, 8192, Axis::last}, kHalfSquare{4096, 4096, 4096, Axis::last};
+/// y, dx and dw of the layers between width and hidden width.
+constexpr ProductSize kTraining[] = {{kTokens, kHidden, kWidth, Axis::last},
+                                     {kTokens, kWidth, kHidden, Axis::last},
+                                     {kHidden, kWidth, kTokens, Axis::first}};
+
+void add_product(std::vector<Row>& rows, const std::string& spec, const ProductSize& s, bool wide = false) {
+  const auto operand = [&](int64_t n) {
+    const Shape shape = s.axis == Axis::last ? Shape{n, s.k} : Shape{s.k, n};
+    return spec == "f32" ? f32(shape) : packed(shape, spec, s.axis, wide);
   };
-  const Size sizes[] = {{8192, 8192, 8192, Axis::last},
-                        {kTokens, kHidden, kWidth, Axis::last},
-                        {kTokens, kWidth, kHidden, Axis::last},
-                        {kHidden, kWidth, kTokens, Axis::first}};
-  for (const char* spec : {"mxfp4", "nvfp4", "e2m1:row:fp32", "e4m3:row:fp32", "f32"})
-    for (const Size& s : sizes) {
-      const auto operand = [&](int64_t n) {
-        const Shape shape = s.axis == Axis::last ? Shape{n, s.k} : Shape{s.k, n};
-        return std::string(spec) == "f32" ? f32(shape) : packed(shape, spec, s.axis);
-      };
-      rows.push_back({fmt::format("matmul {} {}x{}x{} {}", spec, s.m, s.n, s.k, to_string(s.axis)),
-                      Op::matmul,
-                      {operand(s.m), operand(s.n)},
-                      {{"a_axis", to_string(s.axis)}, {"b_axis", to_string(s.axis)}},
-                      2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k)});
-    }
-  const Operand head = f32({kMatrices, kContext, kHeadWidth}), scores = f32({kMatrices, kContext, kContext});
-  const Attrs last{{"a_axis", "last"}, {"b_axis", "last"}}, mixed{{"a_axis", "last"}, {"b_axis", "first"}};
-  const double operations = 2.0 * kMatrices * kContext * kContext * kHeadWidth;
-  rows.push_back({"matmul f32 q.k", Op::matmul, {head, head}, last, operations});
-  rows.push_back({"matmul f32 p.v", Op::matmul, {scores, head}, mixed, operations});
+  rows.push_back({fmt::format("matmul {}{} {}x{}x{} {}", spec, wide ? " wide" : "", s.m, s.n, s.k, to_string(s.axis)),
+                  Op::matmul,
+                  {operand(s.m), operand(s.n)},
+                  {{"a_axis", to_string(s.axis)}, {"b_axis", to_string(s.axis)}},
+                  2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k)});
+}
+
+/// Scores, their product with v, and the gradients of both factors, of operands in binary32 or a packed format.
+void add_attention(std::vector<Row>& rows, const std::string& spec) {
+  const Shape head{kMatrices, kContext, kHeadWidth}, scores{kMatrices, kContext, kContext};
+  const struct {
+    const char* name;
+    Shape a, b;
+    Axis a_axis, b_axis;
+  } products[] = {{"q.k", head, head, Axis::last, Axis::last},
+                  {"p.v", scores, head, Axis::last, Axis::first},
+                  {"pT.dy", scores, head, Axis::first, Axis::first}};
+  for (const auto& p : products) {
+    const auto operand = [&](const Shape& shape, Axis axis) {
+      return spec == "f32" ? f32(shape) : packed(shape, spec, axis);
+    };
+    rows.push_back({fmt::format("matmul {} {}", spec, p.name),
+                    Op::matmul,
+                    {operand(p.a, p.a_axis), operand(p.b, p.b_axis)},
+                    {{"a_axis", to_string(p.a_axis)}, {"b_axis", to_string(p.b_axis)}},
+                    2.0 * kMatrices * kContext * kContext * kHeadWidth});
+  }
+}
+
+void add_products(std::vector<Row>& rows) {
+  for (const char* spec : {"mxfp4", "nvfp4", "e2m1:row:fp32"}) {
+    add_product(rows, spec, kSquare);
+    add_product(rows, spec, kHalfSquare);
+    for (const ProductSize& size : kTraining) add_product(rows, spec, size);
+  }
+  add_product(rows, "mxfp4", kSquare, true);
+  add_product(rows, "mxfp4", kTraining[0], true);
+  for (const char* spec : {"e4m3:row:fp32", "e4m3:tensor:fp32/pow2", "f32", "bf16:none"}) {
+    add_product(rows, spec, kHalfSquare);
+    for (const ProductSize& size : kTraining) add_product(rows, spec, size);
+  }
+  for (const char* spec : {"e4m3:row:fp32", "f32"}) add_product(rows, spec, kSquare);
+  for (const char* spec : {"f32", "bf16:none"}) add_attention(rows, spec);
   const std::string occ = "e2m1:row:fp32:rne+occ(0.99,fp32,row)";
   rows.push_back({"sparse_matmul",
                   Op::sparse_matmul,
@@ -157,7 +200,7 @@ void add_others(std::vector<Row>& rows) {
 }
 
 /// Fills a plain tensor: f32 roughly normal, i32 below the limit, a step in which AdamW moves.
-void fill(Backend& backend, const Tensor& tensor, int32_t limit, std::mt19937& random) {
+void fill(Backend& backend, const Tensor& tensor, const Operand& operand, std::mt19937& random) {
   const int64_t n = element_count(tensor.type.shape);
   if (tensor.type.dtype == DType::u8) {
     const StepInfo info{.seed = 1, .step = 2, .lr = 1e-3, .beta1_power = 0.9, .beta2_power = 0.95, .clip_norm = 1};
@@ -165,14 +208,16 @@ void fill(Backend& backend, const Tensor& tensor, int32_t limit, std::mt19937& r
   }
   std::vector<uint32_t> bits(static_cast<size_t>(n));
   const auto fresh = static_cast<size_t>(std::min(n, kFreshWords));
+  float factor = 1;
   for (size_t i = 0; i < fresh; ++i) {
     uint32_t& word = bits[i];
     const uint32_t r = static_cast<uint32_t>(random());
-    if (limit > 0) {
-      word = r % static_cast<uint32_t>(limit);
+    if (operand.wide && i % 32 == 0) factor = std::ldexp(1.0f, static_cast<int>(r >> 7 & 0xFFFF) % 25 - 12);
+    if (operand.limit > 0) {
+      word = r % static_cast<uint32_t>(operand.limit);
     } else {
       const float sum = static_cast<float>((r & 255u) + (r >> 8 & 255u) + (r >> 16 & 255u) + (r >> 24)) - 510.0f;
-      const float value = sum * 0.0068f + static_cast<float>(r & 1023u) * 1e-5f;
+      const float value = (sum * 0.0068f + static_cast<float>(r & 1023u) * 1e-5f) * factor;
       std::memcpy(&word, &value, sizeof word);
     }
   }
@@ -180,29 +225,48 @@ void fill(Backend& backend, const Tensor& tensor, int32_t limit, std::mt19937& r
   backend.upload(tensor.parts[0], bits.data(), 4 * n);
 }
 
-/// Memory of one node's operands; operands that an op makes are made here.
-OwnedTensor make_operand(Backend& backend, const Operand& operand, std::mt19937& random) {
-  if (operand.kind == Operand::Kind::plain) {
-    OwnedTensor owned = allocate_tensor(backend, operand.type);
-    fill(backend, owned.tensor, operand.limit, random);
+/// Operands by type and number, made once for all rows: filling them takes longer than timing a node.
+class Operands {
+ public:
+  explicit Operands(Backend& backend) : backend_(backend) {}
+
+  Tensor get(const Operand& operand, int number) {
+    const std::string key = fmt::format("{} {} {} {} {}", static_cast<int>(operand.kind), to_string(operand.type),
+                                        operand.limit, operand.wide, number);
+    const auto found = made_.find(key);
+    if (found != made_.end()) return found->second.tensor;
+    return made_.emplace(key, make(operand)).first->second.tensor;
+  }
+
+ private:
+  /// Operands that an op makes are made here.
+  OwnedTensor make(const Operand& operand) {
+    if (operand.kind == Operand::Kind::plain) {
+      OwnedTensor owned = allocate_tensor(backend_, operand.type);
+      fill(backend_, owned.tensor, operand, random_);
+      return owned;
+    }
+    const ValueType source{DType::f32, operand.type.shape, {}, Axis::last};
+    const OwnedTensor x = allocate_tensor(backend_, source);
+    fill(backend_, x.tensor, operand, random_);
+    OwnedTensor owned = allocate_tensor(backend_, operand.type);
+    const OwnedTensor clamped = allocate_tensor(backend_, source);
+    const std::string spec = to_string(operand.type.spec);
+    const bool sparse = operand.kind == Operand::Kind::residual;
+    const Node node =
+        sparse ? Node{Op::occ_split, {0}, {1, 2}, {{"spec", spec}, {"axis", to_string(operand.type.axis)}}, ""}
+               : Node{Op::quantize, {0}, {1}, quantize_attrs(spec, operand.type.axis), ""};
+    const std::vector<Tensor> in{x.tensor},
+        out = sparse ? std::vector<Tensor>{clamped.tensor, owned.tensor} : std::vector<Tensor>{owned.tensor};
+    backend_.run({node, in, out});
+    backend_.synchronize();
     return owned;
   }
-  const ValueType source{DType::f32, operand.type.shape, {}, Axis::last};
-  const OwnedTensor x = allocate_tensor(backend, source);
-  fill(backend, x.tensor, 0, random);
-  OwnedTensor owned = allocate_tensor(backend, operand.type);
-  const OwnedTensor clamped = allocate_tensor(backend, source);
-  const std::string spec = to_string(operand.type.spec);
-  const bool sparse = operand.kind == Operand::Kind::residual;
-  const Node node = sparse
-                        ? Node{Op::occ_split, {0}, {1, 2}, {{"spec", spec}, {"axis", to_string(operand.type.axis)}}, ""}
-                        : Node{Op::quantize, {0}, {1}, quantize_attrs(spec, operand.type.axis), ""};
-  const std::vector<Tensor> in{x.tensor},
-      out = sparse ? std::vector<Tensor>{clamped.tensor, owned.tensor} : std::vector<Tensor>{owned.tensor};
-  backend.run({node, in, out});
-  backend.synchronize();
-  return owned;
-}
+
+  Backend& backend_;
+  std::mt19937 random_{1};
+  std::map<std::string, OwnedTensor> made_;
+};
 
 int64_t part_bytes(const ValueType& type) {
   int64_t bytes = 0;
@@ -217,8 +281,15 @@ struct Timing {
   double rate() const { return static_cast<double>(bytes) / seconds; }
 };
 
-Timing time_row(Backend& backend, const Row& row) {
-  std::mt19937 random(1);
+/// Seconds until `launches` launches of the program are done.
+double seconds_of(Backend& backend, Program& program, int launches) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int launch = 0; launch < launches; ++launch) program.run();
+  backend.synchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+Timing time_row(Backend& backend, Operands& operands, const Row& row) {
   Graph graph;
   std::vector<OwnedTensor> owned;
   std::vector<Tensor> tensors;
@@ -229,8 +300,8 @@ Timing time_row(Backend& backend, const Row& row) {
     for (const Operand& operand : row.inputs) {
       ids.push_back(static_cast<ValueId>(graph.values.size()));
       graph.values.push_back({operand.type, ValueKind::parameter, {}});
-      owned.push_back(make_operand(backend, operand, random));
-      tensors.push_back(owned.back().tensor);
+      tensors.push_back(
+          operands.get(operand, copy * static_cast<int>(row.inputs.size()) + static_cast<int>(ids.size())));
       if (copy == 0) bytes += part_bytes(operand.type);
     }
     for (const ValueId id : add_node(graph, row.op, ids, row.attrs, row.name)) {
@@ -241,18 +312,16 @@ Timing time_row(Backend& backend, const Row& row) {
     }
   }
   const auto program = backend.compile({graph, tensors});
-  program->run();
-  backend.synchronize();
+  seconds_of(backend, *program, 1);
+  const double once = seconds_of(backend, *program, 1);
+  const int launches = std::clamp(static_cast<int>(kRunSeconds / once) + 1, 1, kMaxLaunches);
+  const int runs = std::clamp(static_cast<int>(kRowSeconds / (once * launches)) | 1, 3, kRuns);
   std::vector<double> seconds;
-  for (int run = 0; run < kRuns; ++run) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (int launch = 0; launch < kLaunches; ++launch) program->run();
-    backend.synchronize();
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    seconds.push_back(passed.count() / (buffers * kLaunches));
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
-  return {seconds[kRuns / 2], bytes, bytes + (row.reads_twice ? part_bytes(row.inputs[0].type) : 0)};
+  for (int run = 0; run < runs; ++run)
+    seconds.push_back(seconds_of(backend, *program, launches) / (buffers * launches));
+  std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
+  return {seconds[static_cast<size_t>(runs / 2)], bytes,
+          bytes + (row.reads_twice ? part_bytes(row.inputs[0].type) : 0)};
 }
 
 void print_row(const Row& row, const Timing& t, double copy) {
@@ -263,30 +332,35 @@ void print_row(const Row& row, const Timing& t, double copy) {
 }
 
 /// Bytes a second of the faster copy, read and written bytes together.
-double print_copies(Backend& backend) {
+double print_copies(Backend& backend, Operands& operands) {
   const Operand x = f32({kLarge / 4});
   const Row rows[] = {{"copy of the driver", Op::concat, {x}}, {"copy of a kernel", Op::scale, {x}, {{"factor", 1.0}}}};
   Timing timings[2];
-  for (int i = 0; i < 2; ++i) timings[i] = time_row(backend, rows[i]);
+  for (int i = 0; i < 2; ++i) timings[i] = time_row(backend, operands, rows[i]);
   const double best = std::max(timings[0].rate(), timings[1].rate());
   for (int i = 0; i < 2; ++i) print_row(rows[i], timings[i], best);
   return best;
 }
 
-int run(const std::string& filter) {
+bool wanted(const Row& row, const std::vector<std::string>& texts) {
+  return texts.empty() || std::any_of(texts.begin(), texts.end(), [&](const std::string& text) {
+           return row.name.find(text) != std::string::npos;
+         });
+}
+
+int run(const std::vector<std::string>& texts) {
   const auto backend = gpu::make_backend();
   const gpu::DeviceInfo device = gpu::devices().front();
   fmt::print("{}, driver for CUDA {}\n{:<52}{:>12}{:>10}{:>10}{:>12}\n", device.name, device.driver, "node", "us",
              "GB/s", "of copy", "TFLOP/s");
-  const double copy = print_copies(*backend);
+  Operands operands(*backend);
+  const double copy = print_copies(*backend, operands);
   std::vector<Row> rows;
-  add_others(rows);
   add_quantizations(rows);
   add_products(rows);
-  for (const Row& row : rows) {
-    if (row.name.find(filter) == std::string::npos) continue;
-    print_row(row, time_row(*backend, row), copy);
-  }
+  add_others(rows);
+  for (const Row& row : rows)
+    if (wanted(row, texts)) print_row(row, time_row(*backend, operands, row), copy);
   return 0;
 }
 
@@ -295,7 +369,7 @@ int run(const std::string& filter) {
 
 int main(int argc, char** argv) {
   try {
-    return fp4sim::run(argc > 1 ? argv[1] : "");
+    return fp4sim::run({argv + 1, argv + argc});
   } catch (const std::exception& e) {
     fmt::print(stderr, "gpu_bench: {}\n", e.what());
     return 1;

@@ -1,13 +1,17 @@
 """What PyTorch reaches on a GPU, the yardstick of backend `cuda`: training with fake quantization under torch.compile,
 quantization of large tensors, and products.
 
-    python3 bench/peers/gpu_peer.py [--only train|quantize|product] [--json FILE] [--data FILE]
+    python3 bench/peers/gpu_peer.py [--only train|quantize|product] [--json FILE] [--data FILE] [--lock FILE]
 
 Times are medians from CUDA events; quantizations and products run as one captured graph over several buffers, so that
 neither launches nor caches flatter. Prints a table; --json writes one object a line: what, name, shape, value, unit.
-Training: gpt on bytes (of --data, or random ones), bfloat16 autocast, fused AdamW. Needs torch and nothing else.
+Training: gpt on bytes (of --data, or random ones), bfloat16 autocast, fused AdamW; once with every kernel launched by
+the host and once with the whole step in a captured graph (name/graph). Needs torch and nothing else.
+Several processes with the same --lock FILE, started together, compile at the same time and measure one after the other.
 """
 import argparse
+import contextlib
+import fcntl
 import json
 import statistics
 import sys
@@ -24,6 +28,7 @@ import model as models
 def options():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", choices=("train", "quantize", "product"))
+    p.add_argument("--lock", help="file by which processes that run at the same time take turns at measuring")
     p.add_argument("--json", help="file for one JSON object a measurement")
     p.add_argument("--data", help="file whose bytes are the tokens; random bytes without it")
     p.add_argument("--device", default="cuda", help="cpu: only to try the script")
@@ -34,8 +39,8 @@ def options():
     p.add_argument("--width", type=int, default=384)
     p.add_argument("--context", type=int, default=256)
     p.add_argument("--batch", type=int, default=64)
-    p.add_argument("--steps", type=int, default=60)
-    p.add_argument("--warmup-steps", type=int, default=20)
+    p.add_argument("--steps", type=int, default=40)
+    p.add_argument("--warmup-steps", type=int, default=12)
     p.add_argument("--size", type=int, default=16384, help="of quantized tensors; products take half of it")
     p.add_argument("--buffers", type=int, default=4)
     p.add_argument("--runs", type=int, default=15)
@@ -65,19 +70,49 @@ class Report:
             traceback.print_exc(limit=-3, file=sys.stderr)
 
 
+class Turns:
+    """A process holds its lock file together with the others while it compiles, and alone while it measures: nobody
+    measures before all have compiled what they are at."""
+
+    def __init__(self, path):
+        self.file = open(path, "w", encoding="utf-8") if path else None
+        self.take(fcntl.LOCK_SH)
+
+    def take(self, kind):
+        if self.file:
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+            fcntl.flock(self.file, kind)
+
+    @contextlib.contextmanager
+    def measuring(self):
+        self.take(fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            self.take(fcntl.LOCK_SH)
+
+
 def median_seconds(calls, args):
     """Median time of one call; `calls` are the same work on buffers of their own."""
     for call in calls + calls:
         call()
-    if args.device == "cpu":
-        seconds = []
-        for _ in range(args.runs):
-            start = time.perf_counter()
-            for call in calls:
-                call()
-            seconds.append((time.perf_counter() - start) / len(calls))
-        return statistics.median(seconds)
-    torch.cuda.synchronize()
+    if args.device == "cuda":
+        torch.cuda.synchronize()
+    with args.turns.measuring():
+        return (cpu_median if args.device == "cpu" else gpu_median)(calls, args)
+
+
+def cpu_median(calls, args):
+    seconds = []
+    for _ in range(args.runs):
+        start = time.perf_counter()
+        for call in calls:
+            call()
+        seconds.append((time.perf_counter() - start) / len(calls))
+    return statistics.median(seconds)
+
+
+def gpu_median(calls, args):
     graph = torch.cuda.CUDAGraph()
     results = []
     with torch.cuda.graph(graph):
@@ -99,43 +134,79 @@ def median_seconds(calls, args):
 # ---- training ----
 
 
-def tokens_per_second(recipe, args):
-    """Median over the steps behind the warm-up, in which compilation happens."""
-    torch.manual_seed(1)
-    torch.compiler.reset()
-    if args.data:
-        with open(args.data, "rb") as file:
-            data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
-    else:
-        data = torch.randint(256, (1 << 20,), dtype=torch.uint8)
-    data = data.to(args.device).long()
-    config = models.Config("gpt", args.layers, args.heads, 0, args.width, 0, args.context)
-    model = models.Model(config, gq.LINEARS[recipe]).to(args.device)
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95), fused=True)
-    window = torch.arange(args.context + 1, device=args.device)
+class Trainer:
+    """A model, its optimizer and its data; step() is one step of training on random windows."""
 
-    @torch.compile(mode=args.mode)
-    def forward(tokens, targets):
-        with torch.autocast(args.device, dtype=torch.bfloat16):
-            return models.loss_of(model, tokens, targets)
+    def __init__(self, recipe, args):
+        torch.manual_seed(1)
+        torch.compiler.reset()
+        if args.data:
+            with open(args.data, "rb") as file:
+                data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+        else:
+            data = torch.randint(256, (1 << 20,), dtype=torch.uint8)
+        self.data = data.to(args.device).long()
+        self.args = args
+        config = models.Config("gpt", args.layers, args.heads, 0, args.width, 0, args.context)
+        self.model = models.Model(config, gq.LINEARS[recipe]).to(args.device)
+        matrices = [p for p in self.model.parameters() if p.dim() >= 2]
+        vectors = [p for p in self.model.parameters() if p.dim() < 2]
+        groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(
+            groups, lr=1e-3, betas=(0.9, 0.95), fused=True, capturable=args.device == "cuda"
+        )
+        self.window = torch.arange(args.context + 1, device=args.device)
 
-    def step():
-        starts = torch.randint(len(data) - args.context - 1, (args.batch, 1), device=args.device)
-        rows = data[starts + window]
-        loss = forward(rows[:, :-1], rows[:, 1:])
+        @torch.compile(mode=args.mode)
+        def forward(tokens, targets):
+            with torch.autocast(args.device, dtype=torch.bfloat16):
+                return models.loss_of(self.model, tokens, targets)
+
+        self.forward = forward
+
+    def step(self):
+        args = self.args
+        starts = torch.randint(len(self.data) - args.context - 1, (args.batch, 1), device=args.device)
+        rows = self.data[starts + self.window]
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.forward(rows[:, :-1], rows[:, 1:])
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0, foreach=True)
+        self.optimizer.step()
         return loss.detach()
 
-    seconds, loss = (cpu_steps if args.device == "cpu" else gpu_steps)(step, args)
+    def captured_step(self):
+        """A function that runs the same step as one graph and returns its loss. Warmed up on a stream of its own first, as
+        capturing a backward pass demands."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.step()
+        torch.cuda.current_stream().wait_stream(stream)
+        self.optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            loss = self.step()
+
+        def replay():
+            graph.replay()
+            return loss
+
+        return replay
+
+
+def tokens_per_second(step, args):
+    """From the median over the steps behind the warm-up, in which compilation happens."""
+    for _ in range(args.warmup_steps):
+        step()
+    if args.device == "cuda":
+        torch.cuda.synchronize()
+    with args.turns.measuring():
+        seconds, loss = (cpu_steps if args.device == "cpu" else gpu_steps)(step, args)
     if not torch.isfinite(loss):
         raise RuntimeError(f"the loss is {loss.item()}")
-    return args.batch * args.context / statistics.median(seconds[args.warmup_steps :])
+    return args.batch * args.context / statistics.median(seconds)
 
 
 def gpu_steps(step, args):
@@ -161,7 +232,13 @@ def cpu_steps(step, args):
 def train(report, args):
     for recipe in args.recipes:
         shape = f"{args.batch * args.context} tokens"
-        report.measure("train", recipe, shape, "tokens/s", lambda: tokens_per_second(recipe, args))
+        trainer = Trainer(recipe, args)
+        report.measure("train", recipe, shape, "tokens/s", lambda: tokens_per_second(trainer.step, args))
+        if args.device == "cuda":
+            name = f"{recipe}/graph"
+            report.measure(
+                "train", name, shape, "tokens/s", lambda: tokens_per_second(trainer.captured_step(), args)
+            )
 
 
 # ---- quantization: float32 in, float32 out, 8 bytes an element ----
@@ -233,6 +310,7 @@ def main():
     args = options()
     if args.device == "cuda":
         print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    args.turns = Turns(args.lock)
     report = Report(args.json)
     for measurement in (train, quantize, product):
         if args.only in (None, measurement.__name__):

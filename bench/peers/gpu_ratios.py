@@ -14,10 +14,13 @@ TRAINING = {"bf16": None, "mxfp4-ste": 1.5, "fp4-dge-occ": 0.8}
 QUANTIZATION = {"mxfp4": 0.9, "nvfp4": 0.9, "e2m1:row:fp32": 0.9}
 PRODUCTS = {
     "mxfp4": ("bf16 from packed mxfp4", 1.1),
+    "mxfp4 wide": ("bf16 from packed mxfp4", None),
     "e2m1:row:fp32": ("bf16 from packed mxfp4", 1.7),
     "nvfp4": ("bf16 from packed mxfp4", 0.55),
     "e4m3:row:fp32": ("fp32", 0.8),
+    "e4m3:tensor:fp32/pow2": ("fp32", None),
     "f32": ("fp32", 0.8),
+    "bf16:none": ("fp32", None),
 }
 TARGET_SHAPE = "8192x8192x8192"
 
@@ -82,7 +85,7 @@ def main():
                       QUANTIZATION.get(part[1]) if large else None)
 
     for row, (_, _, flops) in nodes.items():
-        part = re.match(r"matmul (\S+) (\d+x\d+x\d+)", row)
+        part = re.match(r"matmul (\S+(?: wide)?) (\d+x\d+x\d+)", row)
         if not part or flops is None or part[1] not in PRODUCTS:
             continue
         kind, target = PRODUCTS[part[1]]
