@@ -101,12 +101,12 @@ TEST_F(GpuProducts, exponents_of_a_row_three_and_four_apart) {
 }
 
 TEST_F(GpuProducts, sums_just_below_and_above_two_to_the_24_units) {
-  // All codes 6 in blocks 2^3 above the first: 96·96 units of a product each, 1820 of them below 2^24. Odd units of the
-  // first block are lost where the sum is larger.
-  for (const int64_t k : {1792, 1820, 1824, 1856, 2048, 4096}) {
-    const auto scales = [](int64_t, int64_t block) { return kOne + (block == 1 ? 0 : 3); };
+  // All codes 6 in blocks 2^3 above one of each panel: 96·96 units of a product each, 1820 of them below 2^24. Odd
+  // units of the low blocks are rounded away where panels add up to more.
+  for (const int64_t k : {1792, 1820, 1824, 1856, 2048, 4096, 6000}) {
+    const auto scales = [](int64_t, int64_t block) { return kOne + (block % 32 == 1 ? 0 : 3); };
     const auto codes = [](int64_t vector, int64_t i) {
-      return i >= 32 && i < 64 ? (i + vector) % 3 == 0 ? 1u : 0u : 7u;
+      return i / 32 % 32 != 1 ? 7u : mixed(vector, i) % 3 == 0 ? 1u : 0u;
     };
     for (const Axis axis : {Axis::last, Axis::first})
       compare(operand("mxfp4", axis, 1, 66, k, scales, codes), operand("mxfp4", axis, 1, 40, k, scales, codes),
