@@ -26,6 +26,49 @@ __global__ void decode_elements(PackedView q, bool nan_only, float* out) {
   }
 }
 
+/// Codes of one byte as bf16, which has their values; the format is a row of §2 with E + M = 7.
+class ByteDecoder {
+ public:
+  __device__ explicit ByteDecoder(const ElementFormat& f)
+      : shift_(23 - f.mantissa_bits),
+        factor_(pow2_f32(127 - f.bias)),
+        most_(max_normal_code(f)),
+        infinity_(f.specials == Specials::ieee ? inf_code(f) : 0u) {}
+
+  __device__ uint32_t operator()(uint32_t code) const {
+    const uint32_t magnitude = code & 0x7Fu;
+    const uint32_t value = bits_of(float_of(magnitude << shift_) * factor_) >> 16;  // subnormals become normal
+    if (magnitude > most_ && magnitude != infinity_) return kF32CanonicalNaN >> 16;
+    return (magnitude <= most_ ? value : kF32Inf >> 16) | (code & 0x80u) << 8;
+  }
+
+ private:
+  int shift_;
+  float factor_;
+  uint32_t most_, infinity_;
+};
+
+constexpr int kBytesAtOnce = 8;
+
+/// A thread decodes kBytesAtOnce neighbours.
+__global__ void decode_bytes(const uint8_t* codes, ElementFormat f, int64_t count, uint16_t* out) {
+  const int64_t first = thread_number() * kBytesAtOnce;
+  if (first >= count) return;
+  const ByteDecoder decoder(f);
+  if (count - first < kBytesAtOnce) {
+    for (int64_t i = first; i < count; ++i) out[i] = static_cast<uint16_t>(decoder(codes[i]));
+    return;
+  }
+  const uint2 read = *reinterpret_cast<const uint2*>(codes + first);
+  uint32_t pairs[kBytesAtOnce / 2];
+#pragma unroll
+  for (int i = 0; i < kBytesAtOnce / 2; ++i) {
+    const uint32_t two = (i < 2 ? read.x : read.y) >> (i % 2 * 16);
+    pairs[i] = decoder(two & 0xFFu) | decoder(two >> 8 & 0xFFu) << 16;
+  }
+  *reinterpret_cast<uint4*>(out + first) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
 /// Row of codes and code in it of element (matrix, row, k) of an operand.
 struct Place {
   int64_t code_row, col;
@@ -133,6 +176,16 @@ Operand element_operand(const Tensor& packed, Axis axis, bool nan_only, Context&
   auto* values = context.scratch<float>(q.layout.elements());
   context.launch(decode_elements, context.per_item(q.layout.rows * q.layout.groups), q, nan_only, values);
   return operand_at<float>(values, packed, axis);
+}
+
+bool elements_lie_in_bytes(const QuantSpec& spec) { return spec.element == kE4m3 || spec.element == kE5m2; }
+
+Bf16Operand bf16_elements(const Tensor& packed, Axis axis, Context& context) {
+  const int64_t count = element_count(packed.type.shape);
+  auto* values = context.scratch<uint16_t>(count);
+  context.launch(decode_bytes, context.per_item(ceil_div(count, kBytesAtOnce)), view_of(packed).codes,
+                 packed.type.spec.element, count, values);
+  return operand_at<uint16_t>(values, packed, axis);
 }
 
 OperandScales operand_scales(const Tensor& packed, Axis axis, int64_t block, Context& context) {

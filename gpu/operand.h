@@ -22,6 +22,12 @@ Operand operand_shape(const Tensor& t, Axis axis);
 /// A packed operand's elements without scales, in scratch. `nan_only`: Inf codes become NaN, as exact dots need them.
 Operand element_operand(const Tensor& packed, Axis axis, bool nan_only, Context& context);
 
+/// True for e4m3 and e5m2: bf16 has all their values.
+bool elements_lie_in_bytes(const QuantSpec& spec);
+
+/// A packed operand's elements without scales in bf16, in scratch; they must lie in bytes.
+Bf16Operand bf16_elements(const Tensor& packed, Axis axis, Context& context);
+
 /// A packed operand's scales, one for `block` k (0: one for each vector), in scratch. Rows are padded with zeros to a
 /// multiple of 128.
 OperandScales operand_scales(const Tensor& packed, Axis axis, int64_t block, Context& context);
