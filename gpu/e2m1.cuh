@@ -18,7 +18,7 @@ FP4SIM_HD float saturated(float v) {
 /// the code before rounding is 4 of [0, 2), 2 of [2, 4) and 1 of [4, 6): a sum of three clamped parts of which at most
 /// one is no whole number, so that sums that begin at 2^23 round it once, and leave it in the low bits.
 FP4SIM_HD uint32_t e2m1_word(float y) {
-  const float half = float_of(magnitude_bits(y)) * 0.5f;
+  const float half = fabsf(y) * 0.5f;
   const float to_two = fma32(saturated(half), 4.0f, 0x1p23f);
   const float to_four = fma32(saturated(half - 1.0f), 2.0f, to_two);
   return bits_of(to_four + saturated(half - 2.0f));

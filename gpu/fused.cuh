@@ -47,30 +47,61 @@ struct BlockScale {
   float factor;
 };
 
+/// The e4m3 code of a number from 0 on, round to nearest even, saturated.
+__device__ inline uint32_t e4m3_code(float v, [[maybe_unused]] const ShortCodec& codec) {
+#ifdef __CUDA_ARCH__
+  uint16_t code;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(code) : "f"(0.0f), "f"(v));
+  return code;
+#else
+  return encode_short_rne(v, codec);
+#endif
+}
+
 /// Makes the scales of blocks from their amax: e8m0 by every rule but opt, or e4m3 by profile te.
 struct ScaleMaker {
   Quantizer q;
   ShortCodec scale_codec;      // e4m3, for te
   ShortDecoder scale_decoder;  // e4m3, for te
   float inverse_max;           // fl(1/emx)
+  // e8m0: where emax ≥ 2 the exponent field of amax + round_up, less emax, is the code, which no clamp reaches from
+  // above.
+  bool quick;
+  uint32_t round_up;
+  int emax;
 
   template <bool two_level>
   __device__ BlockScale make(uint32_t amax, const TensorScales& t) const {
     if (amax >= kF32Inf) return {nonfinite_scale(q), 0.0f};
     if (!two_level) {
+      if (quick) {
+        const int above = static_cast<int>((amax + round_up) >> 23) - emax, code = above > 0 ? above : 0;
+        return {static_cast<uint8_t>(code), float_of(static_cast<uint32_t>(2 * kE8m0Bias - code) << 23)};
+      }
       const uint8_t code = amax == 0 ? 0 : static_cast<uint8_t>(e8m0_exponent(amax, q.element, q.rule) + kE8m0Bias);
       return {code, pow2_f32(kE8m0Bias - code)};
     }
     const float number = at_most(float_of(amax) * (t.encode * inverse_max), float_max());
-    const uint32_t code = encode_short_rne(number, scale_codec);
+    const uint32_t code = e4m3_code(number, scale_codec);
     const float b = decode_short(code, scale_decoder);
     return {static_cast<uint8_t>(code), b == 0 ? 0.0f : at_most(1.0f / (b * t.decode), float_max())};
   }
 };
 
+/// What a rule adds to the bits of amax, so that the exponent field is that of the rounded amax. Host only.
+inline uint32_t scale_round_up(const Quantizer& q) {
+  constexpr uint32_t kFraction = 0x7FFFFF;
+  switch (q.rule) {
+    case ScaleRule::ceil: return kFraction;
+    case ScaleRule::even: return 0x400000u >> q.element.mantissa_bits;
+    case ScaleRule::rceil: return kFraction - (bits_of(q.element_max) & kFraction);
+    default: return 0;  // floor
+  }
+}
+
 /// Host only.
 inline ScaleMaker scale_maker_of(const Quantizer& q) {
-  ScaleMaker maker{q, {}, {}, 1.0f / q.element_max};
+  ScaleMaker maker{q, {}, {}, 1.0f / q.element_max, emax(q.element) >= 2, scale_round_up(q), emax(q.element)};
   if (q.has_tensor_scale) {
     maker.scale_codec = short_codec_of({q.scale_element, Rounding::rne, false});
     maker.scale_decoder = short_decoder_of(q.scale_element);
