@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "gpu/digest.h"
-#include "gpu/ops.h"
+#include "gpu/schedule.h"
 #include "gpu/staging.h"
 #include "reference/contract/error.h"
 #include "reference/contract/fp_environment.h"
@@ -14,21 +14,11 @@ namespace {
 
 constexpr int kMaxThreads = 512;  // of a block: leaves 128 registers to each
 
-using Entry = void (*)(const NodeCall&, Context&);
-
-constexpr Entry kOpsTable[] = {
-#define FP4SIM_OP(id, inputs, outputs) &ops::id,
-#include "reference/contract/op.def"
-#undef FP4SIM_OP
-};
-static_assert(sizeof(kOpsTable) / sizeof(kOpsTable[0]) == kOpCount);
-
-void launch(const NodeCall& call, Context& context) { kOpsTable[static_cast<int>(call.node.op)](call, context); }
-
-/// Bytes of scratch memory that the node takes.
-int64_t scratch_of(const NodeCall& call, Context& context) {
+/// Bytes of scratch memory that a node or step takes.
+template <class Work>
+int64_t scratch_of(const Work& work, Context& context) {
   context.begin(true, nullptr, 0);
-  launch(call, context);
+  launch(work, context);
   return context.scratch_needed();
 }
 
@@ -51,18 +41,15 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// One step as a CUDA graph, and the scratch memory that its nodes share.
+/// One step as a CUDA graph, and the scratch memory that its steps share.
 class GraphProgram final : public Program {
  public:
   GraphProgram(const Plan& plan, Context& context) : stream_(context.stream()) {
-    std::vector<BoundNode> nodes;
+    const std::vector<Step> steps = schedule(plan);
     int64_t scratch = 0;
-    for (const Node& node : plan.graph.nodes) {
-      nodes.push_back(bind(plan, node));
-      scratch = std::max(scratch, scratch_of(nodes.back().call(), context));
-    }
+    for (const Step& step : steps) scratch = std::max(scratch, scratch_of(step, context));
     arena_ = std::make_unique<DeviceBuffer>(scratch, stream_);
-    cudaGraph_t graph = capture(nodes, scratch, context);
+    cudaGraph_t graph = capture(steps, scratch, context);
     const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
     cudaGraphDestroy(graph);
     require(status, "cudaGraphInstantiate");
@@ -74,13 +61,13 @@ class GraphProgram final : public Program {
   void run() override { FP4SIM_CUDA_CALL(cudaGraphLaunch(executable_, stream_)); }
 
  private:
-  cudaGraph_t capture(const std::vector<BoundNode>& nodes, int64_t scratch, Context& context) {
+  cudaGraph_t capture(const std::vector<Step>& steps, int64_t scratch, Context& context) {
     FP4SIM_CUDA_CALL(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
     cudaGraph_t graph = nullptr;
     try {
-      for (const BoundNode& node : nodes) {
+      for (const Step& step : steps) {
         context.begin(false, arena_->data(), scratch);
-        launch(node.call(), context);
+        launch(step, context);
       }
     } catch (...) {
       cudaStreamEndCapture(stream_, &graph);  // its failure is the consequence of the one being reported

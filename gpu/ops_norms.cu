@@ -1,49 +1,22 @@
 // rmsnorm and layernorm with their gradients (numerics.md §9): one warp per row; the parameters' gradients are column
 // sums over values that are computed again from the row's factors.
 #include "gpu/column_sum.cuh"
+#include "gpu/layernorm.cuh"
 #include "gpu/ops.h"
-#include "gpu/row_passes.cuh"
 
 namespace fp4sim::gpu::ops {
 namespace {
 
-struct Rows {
-  int64_t rows, n;
-  float count, eps;  // n and eps rounded to binary32
-};
-
-Rows rows_of(const NodeCall& call, size_t input) {
-  const MatrixView m = matrix_view(call.in[input].type.shape);
-  return {m.matrices * m.rows, m.cols, static_cast<float>(m.cols), static_cast<float>(call.node.attrs.number("eps"))};
-}
-
-__device__ float reciprocal_root(float mean_square, float eps) { return 1.0f / sqrt32(mean_square + eps); }
-
 /// r = 1/sqrt(rowsum(x·x)/n + eps), in every lane.
 template <class Row, class X>
-__device__ float rms_factor(const Row& row, const X& x, const Rows& s) {
+__device__ float rms_factor(const Row& row, const X& x, const NormRows& s) {
   const float sum = row.sum([&](float acc, auto i) { return fma32(x[i], x[i], acc); });
   return reciprocal_root(sum / s.count, s.eps);
 }
 
-/// Mean and r of a row: xh = (x − mean)·r.
-struct Centered {
-  float mean, r;
-  __device__ float operator()(float x) const { return (x - mean) * r; }
-};
-template <class Row, class X>
-__device__ Centered center_row(const Row& row, const X& x, const Rows& s) {
-  const float mean = row.sum([&](float acc, auto i) { return acc + x[i]; }) / s.count;
-  const float squares = row.sum([&](float acc, auto i) {
-    const float d = x[i] - mean;
-    return fma32(d, d, acc);
-  });
-  return {mean, reciprocal_root(squares / s.count, s.eps)};
-}
-
 template <class Row>
 __global__ void __launch_bounds__(kRowThreads)
-    rmsnorm_kernel(const float* __restrict__ xs, const float* __restrict__ g, float* __restrict__ ys, Rows s) {
+    rmsnorm_kernel(const float* __restrict__ xs, const float* __restrict__ g, float* __restrict__ ys, NormRows s) {
   const int64_t index = warp_index();
   if (index >= s.rows) return;
   const Row row(s.n);
@@ -56,7 +29,7 @@ __global__ void __launch_bounds__(kRowThreads)
 template <class Row>
 __global__ void __launch_bounds__(kRowThreads)
     rmsnorm_grad_kernel(const float* __restrict__ dys, const float* __restrict__ xs, const float* __restrict__ g,
-                        float* __restrict__ dxs, float* factors, Rows s) {
+                        float* __restrict__ dxs, float* factors, NormRows s) {
   const int64_t index = warp_index();
   if (index >= s.rows) return;
   const Row row(s.n);
@@ -81,7 +54,7 @@ struct RmsGain {
 template <class Row>
 __global__ void __launch_bounds__(kRowThreads)
     layernorm_kernel(const float* __restrict__ xs, const float* __restrict__ g, const float* __restrict__ b,
-                     float* __restrict__ ys, Rows s) {
+                     float* __restrict__ ys, NormRows s) {
   const int64_t index = warp_index();
   if (index >= s.rows) return;
   const Row row(s.n);
@@ -94,7 +67,7 @@ __global__ void __launch_bounds__(kRowThreads)
 template <class Row>
 __global__ void __launch_bounds__(kRowThreads)
     layernorm_grad_kernel(const float* __restrict__ dys, const float* __restrict__ xs, const float* __restrict__ g,
-                          float* __restrict__ dxs, float* centers, Rows s) {
+                          float* __restrict__ dxs, float* centers, NormRows s) {
   const int64_t index = warp_index();
   if (index >= s.rows) return;
   const Row row(s.n);
@@ -119,7 +92,7 @@ struct LayerGains {
 }  // namespace
 
 void rmsnorm(const NodeCall& call, Context& context) {
-  const Rows s = rows_of(call, 0);
+  const NormRows s = norm_rows(call, 0);
   with_row_kind(s.n, [&]<class Row>(std::type_identity<Row>) {
     context.launch(rmsnorm_kernel<Row>, row_grid(s.rows), in_data<float>(call, 0), in_data<float>(call, 1),
                    out_data<float>(call), s);
@@ -127,7 +100,7 @@ void rmsnorm(const NodeCall& call, Context& context) {
 }
 
 void rmsnorm_grad(const NodeCall& call, Context& context) {
-  const Rows s = rows_of(call, 1);
+  const NormRows s = norm_rows(call, 1);
   const float *dy = in_data<float>(call, 0), *x = in_data<float>(call, 1);
   float* factors = context.scratch<float>(s.rows);
   with_row_kind(s.n, [&]<class Row>(std::type_identity<Row>) {
@@ -138,7 +111,7 @@ void rmsnorm_grad(const NodeCall& call, Context& context) {
 }
 
 void layernorm(const NodeCall& call, Context& context) {
-  const Rows s = rows_of(call, 0);
+  const NormRows s = norm_rows(call, 0);
   with_row_kind(s.n, [&]<class Row>(std::type_identity<Row>) {
     context.launch(layernorm_kernel<Row>, row_grid(s.rows), in_data<float>(call, 0), in_data<float>(call, 1),
                    in_data<float>(call, 2), out_data<float>(call), s);
@@ -146,7 +119,7 @@ void layernorm(const NodeCall& call, Context& context) {
 }
 
 void layernorm_grad(const NodeCall& call, Context& context) {
-  const Rows s = rows_of(call, 1);
+  const NormRows s = norm_rows(call, 1);
   const float *dy = in_data<float>(call, 0), *x = in_data<float>(call, 1);
   float* centers = context.scratch<float>(2 * s.rows);
   with_row_kind(s.n, [&]<class Row>(std::type_identity<Row>) {

@@ -1,0 +1,221 @@
+// Chains of element-wise ops as one kernel, and those that end in a layernorm.
+#include "gpu/elements.cuh"
+#include "gpu/fusions.h"
+#include "gpu/layernorm.cuh"
+#include "gpu/map.cuh"
+
+namespace fp4sim::gpu {
+namespace {
+
+// ---- elements ----
+
+__device__ inline void load_four_of(const ElementOperand& operand, int64_t i, int64_t n, float (&v)[kVector]) {
+  const int64_t at = operand.period == n ? i : i - quotient(i, operand.period) * operand.period;
+  if (operand.period % kVector == 0 && i + kVector <= n) {
+    const float4 f = *reinterpret_cast<const float4*>(operand.x + at);
+    v[0] = f.x, v[1] = f.y, v[2] = f.z, v[3] = f.w;
+    return;
+  }
+  int64_t from = at;
+  for (int k = 0; k < kVector; ++k) {
+    v[k] = i + k < n ? operand.x[from] : 0.0f;
+    if (++from == operand.period) from = 0;
+  }
+}
+
+__device__ inline void load_bf16(const uint16_t* x, int64_t i, int64_t n, float (&v)[kVector]) {
+  if (i + kVector <= n) {
+    const uint2 u = *reinterpret_cast<const uint2*>(x + i);
+    v[0] = float_of(u.x << 16), v[1] = float_of(u.x & 0xFFFF0000u);
+    v[2] = float_of(u.y << 16), v[3] = float_of(u.y & 0xFFFF0000u);
+    return;
+  }
+  for (int k = 0; k < kVector; ++k) v[k] = i + k < n ? f32_of_bf16(x[i + k]) : 0.0f;
+}
+
+__device__ inline void store_bf16(uint16_t* y, int64_t i, int64_t n, const float (&v)[kVector]) {
+  const auto pair = [&v](int k) { return uint32_t{bf16_of(v[k])} | uint32_t{bf16_of(v[k + 1])} << 16; };
+  if (i + kVector <= n) {
+    *reinterpret_cast<uint2*>(y + i) = make_uint2(pair(0), pair(2));
+    return;
+  }
+  for (int k = 0; k < kVector; ++k)
+    if (i + k < n) y[i + k] = bf16_of(v[k]);
+}
+
+__global__ void elements_kernel(ElementProgram program) {
+  const int64_t i = thread_index() * kVector, n = program.n;
+  if (i >= n) return;
+  float v[kVector], others[kMostOperands][kVector] = {};
+  if (program.x_bf16 != nullptr)
+    load_bf16(program.x_bf16, i, n, v);
+  else
+    load_four_of({program.x, n}, i, n, v);
+#pragma unroll
+  for (int o = 0; o < kMostOperands; ++o)
+    if (o < program.operands) load_four_of(program.others[o], i, n, others[o]);
+  run<false>(program, others, v, [&](const Instruction& instruction, const float(&result)[kVector]) {
+    if (instruction.store != nullptr)
+      store_four(instruction.store, i, n, {{result[0], result[1], result[2], result[3]}});
+    if (instruction.store_bf16 != nullptr) store_bf16(instruction.store_bf16, i, n, result);
+  });
+}
+
+/// An op that elements run: its code where the chain comes in as the first and as the second input; −1: not there.
+struct ElementRow {
+  Op op;
+  int as_first, as_second;
+  int other;  // the input that has the rest where the chain is the first; −1: none
+};
+constexpr int code(Code c) { return static_cast<int>(c); }
+constexpr ElementRow kElementRows[] = {
+    {Op::add, code(Code::add), code(Code::add), 1}, {Op::mul, code(Code::mul), code(Code::mul), 1},
+    {Op::scale, code(Code::scale), -1, -1},         {Op::cast, code(Code::keep), -1, -1},
+    {Op::silu, code(Code::silu), -1, -1},           {Op::silu_grad, code(Code::silu_grad), code(Code::slope_silu), 1},
+    {Op::gelu, code(Code::gelu), -1, -1},           {Op::gelu_grad, code(Code::gelu_grad), code(Code::slope_gelu), 1},
+};
+
+const ElementRow* row_of(Op op) {
+  for (const ElementRow& row : kElementRows)
+    if (row.op == op) return &row;
+  return nullptr;
+}
+
+/// The input that is the chain; 0 for a first node.
+int chain_input(const Chain& chain, const Node& next) {
+  const std::vector<ValueId>& outputs = chain.nodes.back().node->outputs;
+  return next.inputs[0] == outputs[0] ? 0 : 1;
+}
+
+bool reads_other(const ElementRow& row) { return row.other >= 0; }
+
+int other_inputs(const Chain& chain) {
+  int count = 0;
+  for (const BoundNode& node : chain.nodes) count += reads_other(*row_of(node.node->op)) ? 1 : 0;
+  return count;
+}
+
+bool starts_elements(const NodeCall& first) { return row_of(first.node.op) != nullptr && count_in(first, 0) > 0; }
+
+bool extends_elements(const Chain& chain, const NodeCall& next) {
+  const ElementRow* row = row_of(next.node.op);
+  if (row == nullptr || chain.nodes.size() == kMostInstructions) return false;
+  if (other_inputs(chain) + (reads_other(*row) ? 1 : 0) > kMostOperands) return false;
+  const int input = chain_input(chain, next.node);
+  return input == 0 || (row->as_second >= 0 && count_in(next, 0) == count_in(next, 1));
+}
+
+bool complete_elements(const Chain& chain) { return chain.nodes.size() >= 2; }
+
+Instruction instruction_of(const BoundNode& node, int input) {
+  const ElementRow& row = *row_of(node.node->op);
+  Instruction instruction{static_cast<Code>(input == 0 ? row.as_first : row.as_second), -1, 0.0f, nullptr, nullptr};
+  if (node.node->op == Op::scale) instruction.factor = static_cast<float>(node.node->attrs.number("factor"));
+  if (node.node->op == Op::cast && node.out[0].type.dtype == DType::bf16) instruction.code = Code::round_bf16;
+  return instruction;
+}
+
+/// The program of the chain's first `count` nodes.
+ElementProgram program_of(const Chain& chain, size_t count) {
+  ElementProgram program{};
+  const NodeCall first = chain.nodes[0].call();
+  program.n = count_in(first, 0);
+  if (first.in[0].type.dtype == DType::bf16)
+    program.x_bf16 = in_data<uint16_t>(first, 0);
+  else
+    program.x = in_data<float>(first, 0);
+  for (size_t k = 0; k < count; ++k) {
+    const NodeCall call = chain.nodes[k].call();
+    const Chain before{{chain.nodes[k == 0 ? 0 : k - 1]}, {}};
+    const int input = k == 0 ? 0 : chain_input(before, call.node);
+    Instruction instruction = instruction_of(chain.nodes[k], input);
+    if (reads_other(*row_of(call.node.op))) {
+      const auto other = static_cast<size_t>(1 - input);
+      instruction.operand = program.operands;
+      program.others[program.operands++] = {in_data<float>(call, other), count_in(call, other)};
+    }
+    if (chain.stored[k]) {
+      if (call.out[0].type.dtype == DType::bf16)
+        instruction.store_bf16 = out_data<uint16_t>(call);
+      else
+        instruction.store = out_data<float>(call);
+    }
+    program.list[program.count++] = instruction;
+  }
+  return program;
+}
+
+void launch_elements(std::span<const Chain> chains, Context& context) {
+  const ElementProgram program = program_of(chains[0], chains[0].nodes.size());
+  context.launch(elements_kernel, context.per_item(ceil_div(program.n, kVector)), program);
+}
+
+// ---- elements and layernorm ----
+
+constexpr int64_t kNormHeld = 384;  // elements of a row: three other inputs beside it stay in registers
+
+/// A warp for each row of s.n elements: the program, then layernorm.
+template <int kPer>
+__global__ void __launch_bounds__(kRowThreads)
+    elements_and_norm_kernel(ElementProgram program, const float* g, const float* b, float* ys, NormRows s) {
+  const int64_t index = warp_index();
+  if (index >= s.rows) return;
+  const HeldRow<kPer> row(s.n);
+  const int64_t first = index * s.n;
+  typename HeldRow<kPer>::Values x = row.values(program.x + first);
+  float others[kMostOperands][kPer] = {};
+#pragma unroll
+  for (int o = 0; o < kMostOperands; ++o) {
+    if (o >= program.operands) continue;
+    const int64_t period = program.others[o].period, groups = quotient(first, period);
+    const typename HeldRow<kPer>::Values other = row.values(program.others[o].x + (first - groups * period));
+#pragma unroll
+    for (int k = 0; k < kPer; ++k) others[o][k] = other.v[k];
+  }
+  run<true>(program, others, x.v, [&](const Instruction& instruction, const float(&result)[kPer]) {
+    if (instruction.store != nullptr) row.each([&](int k) { instruction.store[first + row.at(k)] = result[k]; });
+  });
+  float* y = ys + first;
+  const Centered xh = center_row(row, x, s);
+  row.each([&](int k) { y[row.at(k)] = fma32(xh(x[k]), g[row.at(k)], b[row.at(k)]); });
+}
+
+/// Residual sums: f32 throughout, other inputs of whole rows, rows that a warp holds.
+bool starts_norm(const NodeCall& first) {
+  return first.node.op == Op::add && first.in[0].type.dtype == DType::f32 && count_in(first, 0) > 0;
+}
+
+bool extends_norm(const Chain& chain, const NodeCall& next) {
+  if (next.node.op != Op::layernorm || next.node.inputs[0] != chain.nodes.back().node->outputs[0]) return false;
+  const int64_t n = matrix_view(next.in[0].type.shape).cols;
+  if (n > kNormHeld || other_inputs(chain) > kMostOperands) return false;
+  for (const BoundNode& node : chain.nodes) {
+    if (node.node->op != Op::add) return false;
+    for (const Tensor& in : node.in)
+      if (element_count(in.type.shape) % n != 0) return false;
+  }
+  return true;
+}
+
+bool complete_norm(const Chain& chain) { return chain.nodes.back().node->op == Op::layernorm; }
+
+void launch_norm(std::span<const Chain> chains, Context& context) {
+  const Chain& chain = chains[0];
+  const NodeCall norm = chain.nodes.back().call();
+  const NormRows s = norm_rows(norm, 0);
+  const ElementProgram program = program_of(chain, chain.nodes.size() - 1);
+  const auto launch = [&]<int kPer>(std::integral_constant<int, kPer>) {
+    context.launch(elements_and_norm_kernel<kPer>, row_grid(s.rows), program, in_data<float>(norm, 1),
+                   in_data<float>(norm, 2), out_data<float>(norm), s);
+  };
+  if (s.n <= 128) return launch(std::integral_constant<int, 4>());
+  if (s.n <= 256) return launch(std::integral_constant<int, 8>());
+  launch(std::integral_constant<int, 12>());
+}
+
+}  // namespace
+
+const Fusion kElements{"elements", starts_elements, extends_elements, complete_elements, 1, nullptr, launch_elements};
+const Fusion kElementsAndNorm{"elements and norm", starts_norm, extends_norm, complete_norm, 1, nullptr, launch_norm};
+
+}  // namespace fp4sim::gpu
