@@ -188,13 +188,13 @@ bool starts_norm(const NodeCall& first) {
 bool extends_norm(const Chain& chain, const NodeCall& next) {
   if (next.node.op != Op::layernorm || next.node.inputs[0] != chain.nodes.back().node->outputs[0]) return false;
   const int64_t n = matrix_view(next.in[0].type.shape).cols;
-  if (n > kNormHeld || other_inputs(chain) > kMostOperands) return false;
+  if (n > kNormHeld) return false;
   for (const BoundNode& node : chain.nodes) {
     if (node.node->op != Op::add) return false;
     for (const Tensor& in : node.in)
       if (element_count(in.type.shape) % n != 0) return false;
   }
-  return true;
+  return other_inputs(chain) <= kMostOperands;
 }
 
 bool complete_norm(const Chain& chain) { return chain.nodes.back().node->op == Op::layernorm; }

@@ -1,0 +1,234 @@
+// Plans of several nodes on the cuda backend: what joins, what stays apart, and the bits of scalar in every value that
+// somebody sees.
+#include <bit>
+#include <random>
+
+#include "cli/train/executor.h"
+#include "gpu/schedule.h"
+#include "pch.h"
+#include "reference/scalar/backend.h"
+#include "tests/gpu_device.h"
+
+namespace fp4sim::test {
+namespace {
+
+/// A graph whose values are all f32 and whose contents are drawn from its seed.
+class Builder {
+ public:
+  explicit Builder(uint64_t seed) : random_(seed) { step_ = add_value(graph_, step_type(), ValueKind::input, "step"); }
+
+  ValueId parameter(Shape shape) {
+    const std::string name = "p" + std::to_string(names_.size());
+    names_.push_back(name);
+    return add_value(graph_, {DType::f32, std::move(shape), {}, Axis::last}, ValueKind::parameter, name);
+  }
+  ValueId node(Op op, std::vector<ValueId> in, Attrs attrs = {}) {
+    return add_node(graph_, op, std::move(in), std::move(attrs)).front();
+  }
+  ValueId rounded(ValueId v) { return node(Op::cast, {node(Op::cast, {v}, {{"to", "bf16"}})}, {{"to", "f32"}}); }
+  void update(ValueId p, ValueId g, double decay) {
+    const ValueType type = graph_.type(p);
+    const ValueId m = state(type), v = state(type);
+    add_node(graph_, Op::adamw, {p, m, v, g, step_},
+             {{"weight_decay", decay}, {"beta1", 0.9}, {"beta2", 0.99}, {"eps", 1e-8}});
+  }
+  ValueId state(const ValueType& type) {
+    const std::string name = "p" + std::to_string(names_.size());
+    names_.push_back(name);
+    return add_value(graph_, type, ValueKind::state, name);
+  }
+  ValueId step() const { return step_; }
+  Graph& graph() { return graph_; }
+
+  /// The steps of the plan that the executor makes, as text. Needs no device.
+  std::vector<std::string> steps() const {
+    struct NoMemory : Buffer {};
+    const train::MemoryPlan plan = train::plan_memory(graph_);
+    std::vector<NoMemory> owned(graph_.values.size());
+    NoMemory arena;
+    std::vector<Tensor> tensors;
+    for (size_t v = 0; v < owned.size(); ++v) {
+      const bool temporary = graph_.values[v].kind == ValueKind::temporary;
+      tensors.push_back(place_tensor(graph_.values[v].type, temporary ? &arena : &owned[v],
+                                     temporary ? std::max<int64_t>(plan.offsets[v], 0) : 0));
+    }
+    std::vector<std::string> names;
+    for (const gpu::Step& step : gpu::schedule({graph_, tensors})) names.push_back(gpu::to_string(step));
+    return names;
+  }
+
+  /// The results, then all parameters and states, after two runs on a backend.
+  std::vector<std::vector<float>> run(Backend& backend) {
+    train::ValueStore store(backend);
+    train::Executor executor(backend, graph_, store);
+    std::mt19937 random(static_cast<unsigned>(random_()));
+    random.seed(17);
+    for (const Value& value : graph_.values)
+      if (value.kind != ValueKind::temporary && value.kind != ValueKind::input)
+        store.upload(value.name, drawn(element_count(value.type.shape), value.kind, random));
+    const StepInfo info{
+        .step = 3, .lr = 1e-2, .beta1_power = 0.729, .beta2_power = 0.97, .loss_scale = 8, .clip_norm = 0.5f};
+    executor.set_input(step_, &info, sizeof info);
+    executor.run();
+    executor.run();
+    std::vector<std::vector<float>> values;
+    for (const ValueId v : graph_.results) values.push_back(executor.read(v));
+    for (const Value& value : graph_.values)
+      if (value.kind != ValueKind::temporary && value.kind != ValueKind::input)
+        values.push_back(store.download(value.name));
+    return values;
+  }
+
+  std::mt19937_64& random() { return random_; }
+
+ private:
+  /// Small numbers, and a few infinities, NaN, zeros and subnormals. Second moments are not negative.
+  static std::vector<float> drawn(int64_t n, ValueKind kind, std::mt19937& random) {
+    std::vector<float> x(static_cast<size_t>(n));
+    for (float& v : x) {
+      v = static_cast<float>(static_cast<int>(random() >> 8) - (1 << 23)) * 0x1p-21f;
+      if (kind == ValueKind::state)
+        v = std::fabs(v);
+      else if (random() % 97 == 0)
+        v = std::bit_cast<float>(static_cast<uint32_t>(random()));
+    }
+    return x;
+  }
+
+  Graph graph_;
+  ValueId step_;
+  std::vector<std::string> names_;
+  std::mt19937_64 random_;
+};
+
+using Names = std::vector<std::string>;
+constexpr const char* kNormAttr = "eps";
+
+/// A residual block's end: product + bias + residual, its norm, and gelu of another product's bias sum.
+Builder block(int64_t rows, int64_t width) {
+  Builder b(1);
+  const ValueId x = b.parameter({rows, width}), y = b.parameter({rows, width}), bias = b.parameter({width});
+  const ValueId g = b.parameter({width}), beta = b.parameter({width});
+  const ValueId product = b.node(Op::scale, {y}, {{"factor", 0.5}});
+  const ValueId sum = b.node(Op::add, {x, b.node(Op::add, {product, bias})});
+  const ValueId norm = b.node(Op::layernorm, {sum, g, beta}, {{kNormAttr, 1e-5}});
+  const ValueId up = b.node(Op::add, {norm, bias});
+  const ValueId h = b.node(Op::gelu, {up});
+  const ValueId dx = b.node(Op::gelu_grad, {h, up});
+  b.graph().results = {sum, h, dx};
+  return b;
+}
+
+TEST(GpuSchedule, sums_join_their_layernorm_and_a_bias_its_gelu) {
+  EXPECT_EQ(block(5, 64).steps(), (Names{"elements(scale, add, add)", "layernorm", "elements(add, gelu)", "gelu_grad"}));
+  Builder b(1);
+  const ValueId x = b.parameter({5, 64}), y = b.parameter({5, 64}), bias = b.parameter({64});
+  b.graph().results = {
+      b.node(Op::layernorm, {b.node(Op::add, {x, b.node(Op::add, {y, bias})}), bias, bias}, {{kNormAttr, 1e-5}})};
+  EXPECT_EQ(b.steps(), Names{"elements and norm(add, add, layernorm)"});
+}
+
+TEST(GpuSchedule, parameters_are_updated_together_and_their_gradients_clipped_on_the_way) {
+  Builder b(1);
+  const ValueId norm = b.parameter({});
+  ValueId seen = kNoValue;
+  for (int i = 0; i < 50; ++i) {
+    const ValueId p = b.parameter({i * 37 % 23, 16});
+    const ValueId g = b.node(Op::clip, {b.parameter({i * 37 % 23, 16}), norm, b.step()});
+    if (i == 3) seen = g;
+    b.update(p, g, i % 2 * 0.1);
+  }
+  b.graph().results = {seen};
+  EXPECT_EQ(b.steps(), (Names{"optimizer(clip, adamw) x 48", "clip", "optimizer(adamw)", "optimizer(clip, adamw)"}));
+}
+
+TEST(GpuSchedule, a_value_that_a_later_node_reads_from_memory_ends_the_chain) {
+  Builder b(1);
+  const ValueId x = b.parameter({4, 8});
+  const ValueId y = b.node(Op::add, {x, x}), z = b.node(Op::gelu, {y});
+  b.graph().results = {b.node(Op::mul, {z, y})};
+  EXPECT_EQ(b.steps(), (Names{"elements(add, gelu)", "mul"}));
+  Builder twice(1);
+  const ValueId v = twice.node(Op::scale, {twice.parameter({4, 8})}, {{"factor", 2.0}});
+  twice.graph().results = {twice.node(Op::mul, {v, v})};
+  EXPECT_EQ(twice.steps(), (Names{"scale", "mul"}));
+}
+
+class GpuPlans : public NeedsDevice<> {
+ protected:
+  static void expect_bits_of_scalar(Builder builder, const std::string& what) {
+    Builder again = builder;
+    const auto want = builder.run(*scalar::make_backend());
+    for (const int threads : {256, 96}) {
+      Builder copy = again;
+      const auto got = copy.run(*gpu::make_backend({.device = 0, .threads = threads}));
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t v = 0; v < want.size(); ++v)
+        for (size_t i = 0; i < want[v].size(); ++i) {
+          const float a = got[v][i], e = want[v][i];
+          ASSERT_TRUE(std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(e) || (a != a && e != e))
+              << what << ": value " << v << " element " << i << " is " << a << ", expected " << e;
+        }
+    }
+  }
+};
+
+TEST_F(GpuPlans, blocks_of_every_width_give_the_bits_of_scalar) {
+  for (const int64_t width : {1, 7, 32, 100, 129, 384, 385, 1100})
+    expect_bits_of_scalar(block(9, width), "width " + std::to_string(width));
+}
+
+TEST_F(GpuPlans, updates_of_many_parameters_give_the_bits_of_scalar) {
+  for (const bool clips : {true, false}) {
+    Builder b(2);
+    const ValueId norm = b.parameter({});
+    for (int i = 0; i < 120; ++i) {
+      const Shape shape = i == 70 ? Shape{3, 5000} : Shape{i % 7, i * 3 + 1};
+      const ValueId p = b.parameter(shape), g = b.parameter(shape);
+      b.update(p, clips ? b.node(Op::clip, {g, norm, b.step()}) : g, i % 3 * 0.1);
+    }
+    expect_bits_of_scalar(b, "updates");
+  }
+}
+
+/// A graph of element-wise nodes on matrices, layernorms among them, whose memory the executor uses again and again.
+Builder random_graph(uint64_t seed) {
+  Builder b(seed);
+  auto& random = b.random();
+  const auto below = [&random](size_t n) { return static_cast<size_t>(random() % n); };
+  const int64_t rows = static_cast<int64_t>(1 + below(9)), width = static_cast<int64_t>(1 + below(70));
+  std::vector<ValueId> values = {b.parameter({rows, width}), b.parameter({rows, width})};
+  const ValueId bias = b.parameter({width}), gain = b.parameter({width});
+  const auto any = [&] { return values[values.size() - 1 - std::min(below(values.size()), below(values.size()))]; };
+  for (int i = 0; i < 24; ++i) {
+    const ValueId x = any();
+    switch (below(10)) {
+      case 0: values.push_back(b.node(Op::add, {x, bias})); break;
+      case 1: values.push_back(b.node(Op::add, {x, any()})); break;
+      case 2: values.push_back(b.node(Op::add, {any(), x})); break;
+      case 3: values.push_back(b.node(Op::mul, {x, any()})); break;
+      case 4: values.push_back(b.node(Op::scale, {x}, {{"factor", 0.7}})); break;
+      case 5: values.push_back(b.node(below(2) == 0 ? Op::gelu : Op::silu, {x})); break;
+      case 6: values.push_back(b.node(below(2) == 0 ? Op::gelu_grad : Op::silu_grad, {x, any()})); break;
+      case 7: values.push_back(b.node(below(2) == 0 ? Op::gelu_grad : Op::silu_grad, {any(), x})); break;
+      case 8: values.push_back(b.rounded(x)); break;
+      default: values.push_back(b.node(Op::layernorm, {x, gain, bias}, {{kNormAttr, 1e-5}}));
+    }
+  }
+  b.graph().results = {values.back(), values[values.size() / 2]};
+  return b;
+}
+
+TEST_F(GpuPlans, random_graphs_give_the_bits_of_scalar) {
+  size_t nodes = 0, steps = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const Builder b = random_graph(seed);
+    nodes += Builder(b).graph().nodes.size();
+    steps += b.steps().size();
+    expect_bits_of_scalar(b, "seed " + std::to_string(seed));
+  }
+  EXPECT_LT(steps, nodes * 9 / 10) << "hardly anything joins";
+}
+
+}  // namespace
+}  // namespace fp4sim::test
