@@ -1,5 +1,6 @@
 // Maxima of magnitudes are integer maxima of bits, so that any order of them, atomics included, gives the same word.
 #include "gpu/block_maxima.h"
+#include "gpu/fused.cuh"
 #include "gpu/map.cuh"
 #include "gpu/warp.cuh"
 
@@ -88,6 +89,76 @@ __global__ void scaled_elements(const float* x, PackedView q, uint32_t* maximum)
   if (threadIdx.x % kWarp == 0 && most != 0) atomicMax(maximum, most);
 }
 
+constexpr int kPartThreads = 1024;
+
+/// The largest magnitude of elements `first`, first + step … below `last`, all counted in fours; NaN if one is NaN.
+__device__ float strided_magnitude(const float4* x, int64_t first, int64_t step, int64_t last) {
+  constexpr int kAtOnce = 4;
+  float most = 0;
+  for (; first < last; first += step * kAtOnce) {
+    float4 e[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) e[i] = first + i * step < last ? x[first + i * step] : make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      most = larger_magnitude(larger_magnitude(most, e[i].x), e[i].y);
+      most = larger_magnitude(larger_magnitude(most, e[i].z), e[i].w);
+    }
+  }
+  return most;
+}
+
+__global__ void __launch_bounds__(kPartThreads) whole_parts(const float4* x, int64_t fours, uint32_t* parts) {
+  __shared__ uint32_t warps[kPartThreads / kWarp];
+  const float most = strided_magnitude(x, thread_number(), int64_t{gridDim.x} * kPartThreads, fours);
+  const uint32_t maximum = block_maximum(magnitude_bits(most), warps);
+  if (threadIdx.x == 0) parts[blockIdx.x] = maximum;
+}
+
+/// A unit is a block along a row, or a band of blocks that run down the columns of a matrix: neighbouring units are
+/// neighbours in memory.
+FP4SIM_HD int64_t units_of(const Layout& l) {
+  return l.col_step > 1 ? l.elements() / l.col_step : quotient(l.rows, l.matrix_rows) * l.grid_rows;
+}
+
+/// Index of a unit's first element.
+__device__ int64_t begin_of_unit(int64_t unit, const Layout& l) {
+  if (l.col_step > 1) return unit * l.col_step;
+  const int64_t matrix = quotient(unit, l.grid_rows);
+  return (matrix * l.matrix_rows + (unit - matrix * l.grid_rows) * l.row_step) * l.cols;
+}
+
+/// The largest magnitude of the finite blocks of some units, a share of it in each thread.
+__device__ uint32_t finite_share(const float* x, const Layout& l, int64_t begin, int64_t end) {
+  const bool along = l.col_step > 1;
+  const int64_t blocks = along ? 1 : l.cols;  // of a unit
+  const int64_t stride = along ? 1 : l.cols;
+  uint32_t most = 0;
+  for (int64_t i = threadIdx.x; i < (end - begin) * blocks; i += blockDim.x) {
+    const int64_t unit = begin + quotient(i, blocks), first = begin_of_unit(unit, l);
+    const int64_t count = along ? l.col_step : quotient(begin_of_unit(unit + 1, l) - first, l.cols);
+    const float* from = x + first + (i - (unit - begin) * blocks);
+    uint32_t amax = 0;
+    for (int64_t k = 0; k < count; ++k) amax = max(amax, magnitude_bits(from[k * stride]));
+    if (amax < kF32Inf) most = max(most, amax);
+  }
+  return most;
+}
+
+/// Each block of threads takes `share` units; one that meets a NaN or an Inf looks again, block by block.
+__global__ void __launch_bounds__(kPartThreads) finite_parts(const float* x, Layout l, int64_t share, uint32_t* parts) {
+  __shared__ uint32_t warps[kPartThreads / kWarp];
+  const int64_t begin = blockIdx.x * share, end = least(begin + share, units_of(l));
+  const int64_t first = begin_of_unit(begin, l) / kVector, last = begin_of_unit(end, l) / kVector;
+  const float most = strided_magnitude(reinterpret_cast<const float4*>(x), first + threadIdx.x, kPartThreads, last);
+  uint32_t maximum = block_maximum(magnitude_bits(most), warps);
+  if (maximum >= kF32Inf) {
+    __syncthreads();
+    maximum = block_maximum(finite_share(x, l, begin, end), warps);
+  }
+  if (threadIdx.x == 0) parts[blockIdx.x] = maximum;
+}
+
 /// A grid of at most eight blocks of threads on each multiprocessor, for loops over `items`.
 Grid looping(int64_t items, const Context& context) {
   const int64_t blocks = std::min<int64_t>(ceil_div(items, context.threads()), 8 * context.multiprocessors());
@@ -119,6 +190,21 @@ void finite_maximum(const uint32_t* words, int64_t count, uint32_t* maximum, Con
 void scaled_amax(const float* x, const PackedView& q, uint32_t* maximum, Context& context) {
   context.zero(maximum, 4);
   context.launch(scaled_elements, looping(q.layout.elements(), context), x, q, maximum);
+}
+
+AmaxParts whole_amax(const float* x, int64_t elements, Context& context) {
+  const int64_t fours = elements / kVector, parts = std::min<int64_t>(ceil_div(fours, kPartThreads), AmaxParts::kMost);
+  auto* words = context.scratch<uint32_t>(AmaxParts::kMost);
+  context.launch(whole_parts, Context::per_block(parts, kPartThreads), reinterpret_cast<const float4*>(x), fours,
+                 words);
+  return {words, static_cast<int>(parts)};
+}
+
+AmaxParts finite_amax(const float* x, const Layout& l, Context& context) {
+  const int64_t units = units_of(l), share = ceil_div(units, AmaxParts::kMost), parts = ceil_div(units, share);
+  auto* words = context.scratch<uint32_t>(AmaxParts::kMost);
+  context.launch(finite_parts, Context::per_block(parts, kPartThreads), x, l, share, words);
+  return {words, static_cast<int>(parts)};
 }
 
 }  // namespace fp4sim::gpu

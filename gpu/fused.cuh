@@ -7,6 +7,7 @@
 #include "gpu/packing.cuh"
 #include "gpu/scale.cuh"
 #include "gpu/short_codec.cuh"
+#include "gpu/warp.cuh"
 
 namespace fp4sim::gpu {
 
@@ -38,6 +39,17 @@ __device__ inline uint32_t maximum_of(const Eight& e) {
 #pragma unroll
   for (const float v : e.v) most = larger_magnitude(most, v);
   return magnitude_bits(most);
+}
+
+/// The largest word of the block's threads, in every thread. `warps`: a word of shared memory for each warp.
+template <int kWarps>
+__device__ inline uint32_t block_maximum(uint32_t v, uint32_t (&warps)[kWarps]) {
+  v = warp_max(v);
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = v;
+  __syncthreads();
+#pragma unroll
+  for (const uint32_t w : warps) v = max(v, w);
+  return v;
 }
 
 /// The scale byte of a block and the factor that gives y. A nonfinite block has factor 0 and its codes are not used; a

@@ -3,6 +3,7 @@
 
 #include "gpu/fused_encoders.cuh"
 #include "gpu/quantize_fast.h"
+#include "gpu/warp.cuh"
 
 namespace fp4sim::gpu {
 
@@ -46,21 +47,23 @@ void with_encoder(const QuantizeCall& call, const Launch& launch) {
 
 /// Where the kernels of specs with a tensor scale find A, and where they put d.
 struct TensorPart {
-  const uint32_t* amax;  // nullptr: no tensor scale
+  AmaxParts amax;
   const float* given;
   float* stored;
 
-  /// Puts S and d into two words of shared memory; one thread of a block calls it. `store`: d goes to its part too.
-  __device__ void find(const Quantizer& q, bool store, float* scales) const {
-    const TensorScales t = tensor_scales(given != nullptr ? *given : float_of(*amax), q);
+  /// Puts S and d into two words of shared memory; one warp of a block calls it.
+  __device__ void find(const Quantizer& q, float* scales) const {
+    uint32_t most = 0;
+    for (int i = static_cast<int>(threadIdx.x); i < amax.count; i += kWarp) most = max(most, amax.words[i]);
+    const TensorScales t = tensor_scales(given != nullptr ? *given : float_of(warp_max(most)), q);
+    if (threadIdx.x != 0) return;
     scales[0] = t.encode;
     scales[1] = t.decode;
-    if (store) *stored = t.decode;
+    if (blockIdx.x == 0 && stored != nullptr) *stored = t.decode;
   }
 };
 
 inline TensorPart tensor_part(const QuantizeCall& call) {
-  if (call.q.tensor_scale == nullptr) return {nullptr, nullptr, nullptr};
   return {call.tensor_amax, call.given_amax, const_cast<float*>(call.q.tensor_scale)};
 }
 

@@ -122,17 +122,15 @@ class Quantization {
     } else if (spec_.element.bias_auto) {
       bias();
     } else if (fused_blocks_take(type, source_.first)) {
-      return fused_blocks(fused_call(true), context_);
+      return fused_blocks(fused_call(), context_);
     } else if (fused_columns_take(type, source_.first)) {
-      return fused_columns(fused_call(false), context_);
+      return fused_columns(fused_call(), context_);
     } else if (fused_vectors_take(type)) {
-      return fused_vectors({x_, q_, source_, nullptr, nullptr}, context_);
+      return fused_vectors({x_, q_, source_, {}, nullptr}, context_);
     } else if (fused_tensor_takes(type)) {
-      auto* scale = static_cast<float*>(const_cast<void*>(q_.scales));
-      return fused_tensor({x_, q_, source_, nullptr, given_}, {{out_data<uint8_t>(call_), nullptr}, {scale, nullptr}},
-                          context_);
+      return fused_tensor({x_, q_, source_, {}, given_}, copies(), context_);
     } else if (fused_wide_take(type)) {
-      return fused_wide({x_, q_, source_, nullptr, nullptr}, context_);
+      return fused_wide({x_, q_, source_, {}, nullptr}, copies(), context_);
     } else if (!is_unscaled(spec_)) {
       scales();
     }
@@ -162,12 +160,13 @@ class Quantization {
   }
 
   /// The call of a fused kernel of block scales, after A has been found where the spec has a tensor scale.
-  QuantizeCall fused_call(bool along_rows) {
-    if (!has_tensor_scale(spec_) || given_ != nullptr) return {x_, q_, source_, nullptr, given_};
-    if (!along_rows) return {x_, q_, source_, amax_of(maxima()), nullptr};
-    auto* amax = context_.scratch<uint32_t>(1);
-    fused_tensor_amax(x_, q_.layout, amax, context_);
-    return {x_, q_, source_, amax, nullptr};
+  QuantizeCall fused_call() {
+    if (!has_tensor_scale(spec_) || given_ != nullptr) return {x_, q_, source_, {}, given_};
+    return {x_, q_, source_, finite_amax(x_, q_.layout, context_), nullptr};
+  }
+
+  PackedCopies copies() const {
+    return {{out_data<uint8_t>(call_), nullptr}, {static_cast<float*>(const_cast<void*>(q_.scales)), nullptr}};
   }
 
   void tensor(const uint32_t* amax) {

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < kItems; ++i)
     if (first + i * kWarp < groups) e[i] = load_eight(x + (first + i * kWarp) * kGroup);
   if (two_level) {
-    if (threadIdx.x == 0) part.find(maker.q, blockIdx.x == 0, tensor);
+    if (threadIdx.x < kWarp) part.find(maker.q, tensor);
     __syncthreads();
   }
   const TensorScales t{0, two_level ? tensor[0] : 1, two_level ? tensor[1] : 1};  // A has done its work
@@ -48,35 +48,6 @@ __global__ void __launch_bounds__(kThreads)
                       finite ? encoder.four(high, group * kGroup + 4) : 0u);
     if (lane % lanes == 0) scales[group / lanes] = scale.code;
   }
-}
-
-/// The tensor amax over finite blocks; each warp takes neighbouring groups so that a block stays in one warp.
-__global__ void __launch_bounds__(kThreads) tensor_amax(const float* x, int64_t groups, int lanes, uint32_t* maximum) {
-  constexpr int kAtOnce = 4;
-  const int lane = threadIdx.x % kWarp;
-  uint32_t most = 0;
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x * kAtOnce;
-  for (int64_t begin = (thread_number() - lane) * kAtOnce; begin < groups; begin += stride) {
-    uint32_t amax[kAtOnce], any = 0;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int64_t group = begin + i * kWarp + lane;
-      amax[i] = group < groups ? maximum_of(load_eight(x + group * kGroup)) : 0u;
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) any = max(any, amax[i]);
-    if (__any_sync(kAllLanes, any >= kF32Inf) == 0) {
-      most = max(most, any);
-      continue;
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const uint32_t of_block = block_max(amax[i], lanes);
-      if (of_block < kF32Inf) most = max(most, of_block);
-    }
-  }
-  most = warp_max(most);
-  if (lane == 0 && most != 0) atomicMax(maximum, most);
 }
 
 int64_t groups_of(const Layout& l) { return l.elements() / kGroup; }
@@ -100,13 +71,6 @@ void fused_blocks(const QuantizeCall& call, Context& context) {
                    lanes_of(l), scale_maker_of(call.q.quantizer), tensor_part(call), encoder, codes_of(call),
                    scales_of<uint8_t>(call));
   });
-}
-
-void fused_tensor_amax(const float* x, const Layout& l, uint32_t* maximum, Context& context) {
-  context.zero(maximum, 4);
-  const int64_t groups = groups_of(l);
-  const int64_t blocks = std::min<int64_t>(ceil_div(groups, kThreads), 8 * context.multiprocessors());
-  context.launch(tensor_amax, Context::per_block(blocks, kThreads), x, groups, lanes_of(l), maximum);
 }
 
 }  // namespace fp4sim::gpu

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kTileThreads)
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   Four e[kThreadRows];
   load_tile(x, tile, l, e);
-  if (two_level && threadIdx.x == 0) part.find(maker.q, blockIdx.x == 0, tensor);
+  if (two_level && threadIdx.x < kWarp) part.find(maker.q, tensor);
   Four most = {};
 #pragma unroll
   for (int r = 0; r < kThreadRows; ++r)

@@ -2,6 +2,7 @@
 // ops_quantize.cu.
 #pragma once
 
+#include "gpu/block_maxima.h"
 #include "gpu/packed_view.cuh"
 #include "gpu/philox.cuh"
 
@@ -12,8 +13,14 @@ struct QuantizeCall {
   const float* x;
   PackedView q;  // the outputs' addresses
   RandomSource source;
-  const uint32_t* tensor_amax;  // bits of A, for specs with a tensor scale; their S and d are found and d is stored
-  const float* given_amax;      // instead of it where the caller gave A
+  AmaxParts tensor_amax;    // bits of A, for specs with a tensor scale; their S and d are found and d is stored
+  const float* given_amax;  // instead of it where the caller gave A
+};
+
+/// Where the codes and the scale of a tensor go: to one or two packed values of the same bits; nullptr: no second.
+struct PackedCopies {
+  uint8_t* codes[2];
+  float* scales[2];
 };
 
 /// True if a fused kernel of block scales takes the spec and the shape: elements of at most 8 bits along the last axis,
@@ -23,9 +30,6 @@ bool fused_blocks_take(const ValueType& packed, uint64_t first_element);
 
 /// Scales and codes of a tensor that fused_blocks_take, in one pass over x.
 void fused_blocks(const QuantizeCall& call, Context& context);
-
-/// The tensor amax over finite blocks of a tensor that fused_blocks_take, in one pass over x.
-void fused_tensor_amax(const float* x, const Layout& layout, uint32_t* maximum, Context& context);
 
 /// True if the fused kernel takes the spec and the shape: the formats of fused_blocks_take of 4, 6 or 8 bits along the
 /// first axis, rows of a multiple of 8 elements.
@@ -41,12 +45,6 @@ bool fused_vectors_take(const ValueType& packed);
 /// Scales and codes of a tensor that fused_vectors_take.
 void fused_vectors(const QuantizeCall& call, Context& context);
 
-/// Where the codes and the scale of a tensor go: to one or two packed values of the same bits; nullptr: no second.
-struct PackedCopies {
-  uint8_t* codes[2];
-  float* scales[2];
-};
-
 /// True if the fused kernels of one binary32 scale take the spec and the shape: formats of at most 8 bits, rne; rows of
 /// a multiple of 8 elements.
 bool fused_tensor_takes(const ValueType& packed);
@@ -58,7 +56,7 @@ void fused_tensor(const QuantizeCall& call, const PackedCopies& copies, Context&
 bool fused_wide_take(const ValueType& packed);
 
 /// Codes of a tensor that fused_wide_take, in one pass over x.
-void fused_wide(const QuantizeCall& call, Context& context);
+void fused_wide(const QuantizeCall& call, const PackedCopies& copies, Context& context);
 
 /// True if the fused kernel decodes the tensor: formats of 4, 6, 8 or 16 bits, rows of a multiple of 8 elements, no
 /// scale or one for eight neighbours or for each of them.

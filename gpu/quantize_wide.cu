@@ -13,7 +13,7 @@ constexpr int kItems = 2;  // groups of eight elements of one thread
 __device__ int64_t first_group() { return int64_t{blockIdx.x} * (kThreads * kItems) + threadIdx.x; }
 
 __global__ void __launch_bounds__(kThreads)
-    encode_wide(const float* x, int64_t groups, ShortCodec codec, uint4* codes) {
+    encode_wide(const float* x, int64_t groups, ShortCodec codec, PackedCopies copies) {
   Eight e[kItems] = {};
 #pragma unroll
   for (int i = 0; i < kItems; ++i)
@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < kGroup / 2; ++k)
       pairs[k] = encode_short_rne(e[i].v[2 * k], codec) | encode_short_rne(e[i].v[2 * k + 1], codec) << 16;
-    codes[group] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    for (uint8_t* to : copies.codes)
+      if (to != nullptr) reinterpret_cast<uint4*>(to)[group] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   }
 }
 
@@ -100,10 +101,10 @@ bool fused_wide_take(const ValueType& packed) {
          short_codec_takes({s.element, s.rounding, uses_ieee(s)}) && matrix_view(packed.shape).cols % kGroup == 0;
 }
 
-void fused_wide(const QuantizeCall& call, Context& context) {
+void fused_wide(const QuantizeCall& call, const PackedCopies& copies, Context& context) {
   const int64_t groups = call.q.layout.elements() / kGroup;
   context.launch(encode_wide, Context::per_block(ceil_div(groups, kThreads * kItems), kThreads), call.x, groups,
-                 short_codec_of(call.q.quantizer.codec()), reinterpret_cast<uint4*>(codes_of(call)));
+                 short_codec_of(call.q.quantizer.codec()), copies);
 }
 
 bool fused_dequantize_takes(const ValueType& packed) {
