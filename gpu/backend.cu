@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gpu/digest.h"
+#include "gpu/launch.h"
 #include "gpu/schedule.h"
 #include "gpu/staging.h"
 #include "reference/contract/error.h"

@@ -1,15 +1,18 @@
 // A plan's nodes as launch units. Neighbours in the flow of data run as one kernel where that gives the same bits in
 // less time: a value that only the next node of its chain reads is never stored, and chains without dependence on each
-// other share a launch. What may run together is a table (kFusions in schedule.cu), a row a kernel.
+// other share a launch. What may run together is a table (kFusions in schedule.cu), a row a kernel. Planning needs no
+// device, and this header none of CUDA's.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
-#include "gpu/launch.h"
+#include "reference/contract/backend.h"
 
 namespace fp4sim::gpu {
+
+class Context;
 
 /// Nodes of which each reads an output of the one before it.
 struct Chain {
