@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gpu/csr_view.cuh"
+#include "gpu/warp.cuh"
 
 namespace fp4sim::gpu {
 
@@ -22,8 +23,14 @@ __device__ inline void store_entry(const CsrView& csr, int64_t at, int32_t k, fl
     static_cast<float*>(csr.values)[at] = residual;
   } else {
     wide.values[at] = residual;
-    atomicMax(wide.amax, magnitude_bits(residual));
   }
+}
+
+/// A warp raises the largest magnitude to that of its lanes' residuals, where these have a scale. Most warps only look.
+__device__ inline void raise_amax(const WideResiduals& wide, uint32_t largest) {
+  if (wide.amax == nullptr) return;
+  largest = warp_max(largest);
+  if (threadIdx.x % kWarp == 0 && largest > *static_cast<volatile uint32_t*>(wide.amax)) atomicMax(wide.amax, largest);
 }
 
 }  // namespace fp4sim::gpu

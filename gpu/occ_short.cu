@@ -1,5 +1,6 @@
-// Exact quantiles by bisection among keys that order like the floats: a count over the warp's registers halves the
-// interval, and the search ends as soon as the wanted key is the least or the greatest of those in it.
+// Exact quantiles among keys that order like the floats. A rank near an end: the lanes' own extremes, sorted, bound the
+// wanted key, and the few keys within the bound are sorted. Any other rank by bisection: a count over the warp's
+// registers halves the interval, and the search ends as soon as the wanted key is the least or the greatest in it.
 #include "gpu/occ_short.h"
 #include "gpu/radix_select.cuh"
 #include "gpu/warp.cuh"
@@ -11,6 +12,26 @@ constexpr int kThreads = 128;
 constexpr int kMostHeld = 64;  // elements of a vector in one lane
 constexpr int kLinear = 8;     // rounds that halve the interval of values; the later ones halve that of keys
 constexpr uint32_t kBeyond = ~uint32_t{0};  // key of places beyond the vector, above those of all numbers
+
+/// The lanes' keys, ascending by lane.
+__device__ uint32_t sort_lanes(uint32_t key) {
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+#pragma unroll
+  for (int size = 2; size <= kWarp; size *= 2)
+#pragma unroll
+    for (int distance = size / 2; distance > 0; distance /= 2) {
+      const uint32_t other = __shfl_xor_sync(kAllLanes, key, distance);
+      const bool least = ((lane & distance) == 0) == ((lane & size) == 0);
+      key = least ? min(key, other) : max(key, other);
+    }
+  return key;
+}
+
+/// The order of keys, or its reverse with the places beyond the vector still last.
+template <bool reversed>
+__device__ uint32_t ordered(uint32_t key) {
+  return reversed && key != kBeyond ? ~key : key;
+}
 
 /// The keys of a vector: place k of a lane holds element 32·k + lane.
 template <int kHeld>
@@ -60,13 +81,55 @@ struct Keys {
     }
     return low;
   }
+
+  /// The key of a rank near the start of the order (or of its reverse) in the order's terms. `room`: kWarp words of
+  /// this warp. False if too many keys lie within the bound.
+  template <bool reversed>
+  __device__ bool near_end(int rank, uint32_t* room, uint32_t& found) const {
+    if (rank >= kWarp) return false;
+    uint32_t first = kBeyond;
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) first = min(first, ordered<reversed>(key[k]));
+    const uint32_t bound = __shfl_sync(kAllLanes, sort_lanes(first), rank);  // rank + 1 keys or more lie within it
+    int count = 0;
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      const uint32_t mine = ordered<reversed>(key[k]);
+      const unsigned within = __ballot_sync(kAllLanes, mine <= bound);
+      if (within == 0) continue;
+      const int place = count + set_below(within);
+      if (mine <= bound && place < kWarp) room[place] = mine;
+      count += __popc(within);
+    }
+    __syncwarp();
+    const int lane = static_cast<int>(threadIdx.x % kWarp);
+    const uint32_t candidate = lane < count ? room[lane] : kBeyond;
+    __syncwarp();
+    if (count > kWarp) return false;
+    found = __shfl_sync(kAllLanes, sort_lanes(candidate), rank);
+    return true;
+  }
 };
+
+/// The keys of both ranks as bounds.
+template <int kHeld>
+__device__ Bounds bounds_of(const Keys<kHeld>& keys, int lower_rank, int upper_rank, int length, uint32_t* room) {
+  uint32_t lower, upper;
+  if (!keys.template near_end<false>(lower_rank, room, lower)) lower = keys.of_rank(lower_rank, length);
+  if (keys.template near_end<true>(length - 1 - upper_rank, room, upper)) {
+    upper = ~upper;
+  } else {
+    upper = keys.of_rank(upper_rank, length);
+  }
+  return {key_value(lower), key_value(upper), true};
+}
 
 /// One warp a vector of at most 32·kHeld elements.
 template <int kHeld>
 __global__ void __launch_bounds__(kThreads)
     clamp_vectors(const float* y, int64_t vectors, int length, int lower_rank, int upper_rank, bool entries, float* yc,
                   EntrySlots slots, int64_t* row_ptr) {
+  __shared__ uint32_t rooms[kThreads / kWarp][kWarp];
   const int64_t v = thread_number() / kWarp;
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   if (v >= vectors) return;
@@ -81,11 +144,9 @@ __global__ void __launch_bounds__(kThreads)
     nonfinite = nonfinite || magnitude_bits(value) >= kF32Inf;
     keys.key[k] = i < length ? order_key(value) : kBeyond;
   }
-  Bounds bounds{0, 0, __any_sync(kAllLanes, nonfinite) == 0};
-  if (bounds.split) {
-    bounds.lower = key_value(keys.of_rank(lower_rank, length));
-    bounds.upper = key_value(keys.of_rank(upper_rank, length));
-  }
+  Bounds bounds{0, 0, false};
+  if (__any_sync(kAllLanes, nonfinite) == 0)
+    bounds = bounds_of(keys, lower_rank, upper_rank, length, rooms[threadIdx.x / kWarp]);
   int count = 0;
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) {
@@ -94,6 +155,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool entry = entries && i < length && (value < clamped || value > clamped);
     if (i < length) to[i] = clamped;
     const unsigned ballot = __ballot_sync(kAllLanes, entry);
+    if (ballot == 0) continue;
     if (entry) {
       const int64_t slot = v * slots.per_vector + count + set_below(ballot);
       slots.positions[slot] = i;
@@ -110,10 +172,14 @@ __global__ void move_entries(EntrySlots slots, CsrView csr, WideResiduals wide) 
   const int64_t v = thread_number() / kWarp;
   if (v >= csr.vectors.count) return;
   const int64_t first = csr.row_ptr[v], count = csr.row_ptr[v + 1] - first;
+  uint32_t largest = 0;
   for (int64_t e = threadIdx.x % kWarp; e < count; e += kWarp) {
     const int64_t slot = v * slots.per_vector + e;
-    store_entry(csr, first + e, slots.positions[slot], slots.residuals[slot], wide);
+    const float residual = slots.residuals[slot];
+    store_entry(csr, first + e, slots.positions[slot], residual, wide);
+    largest = max(largest, magnitude_bits(residual));
   }
+  raise_amax(wide, largest);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // OCC (numerics.md §6): clamping between two quantiles, the residual as csr, its sum and its product.
 // Entries of a csr are in ascending position: counts, a scan over the vectors, then an ordered compaction.
+#include <type_traits>
+
 #include "gpu/arithmetic.cuh"
 #include "gpu/csr_view.cuh"
 #include "gpu/occ_bounds.h"
@@ -94,6 +96,7 @@ __global__ void write_entries(const float* y, const float* yc, CsrView csr, Wide
   __shared__ int sums[kThreads / kWarp];
   const int64_t v = blockIdx.x;
   int64_t next = csr.row_ptr[v];
+  uint32_t largest = 0;
   for (int64_t first = 0; first < csr.vectors.length; first += blockDim.x) {
     const int64_t k = first + threadIdx.x;
     const bool inside = k < csr.vectors.length;
@@ -102,10 +105,14 @@ __global__ void write_entries(const float* y, const float* yc, CsrView csr, Wide
     const bool entry = inside && (value < clamped || value > clamped);
     int below = 0;
     const int total = count_flags(entry, sums, below);
-    if (entry) store_entry(csr, next + below, static_cast<int32_t>(k), value - clamped, wide);
+    if (entry) {
+      store_entry(csr, next + below, static_cast<int32_t>(k), value - clamped, wide);
+      largest = max(largest, magnitude_bits(value - clamped));
+    }
     next += total;
     __syncthreads();
   }
+  raise_amax(wide, largest);
 }
 
 /// The exponent of the e4m3 residuals' scale: rceil of the tensor's largest, −127 if there is none (§6).
@@ -134,27 +141,51 @@ __global__ void add_entries(const float* x, CsrView csr, float* y) {
   }
 }
 
-/// y (vectors, rows): one fma chain over a vector's entries for each row of `other` (k, rows). One block of threads
-/// takes a vector and kThreads rows and shares the entries.
-__global__ void sparse_products(CsrView csr, const float* other, int64_t rows, int64_t row_blocks, float* y) {
-  __shared__ float values[kThreads];
-  __shared__ int32_t positions[kThreads];
-  const int64_t v = quotient(blockIdx.x, row_blocks), row_block = blockIdx.x - v * row_blocks;
-  const int64_t row = row_block * kThreads + threadIdx.x;
-  const int64_t last = csr.row_ptr[v + 1];
-  float acc = 0.0f;
-  for (int64_t first = csr.row_ptr[v]; first < last; first += kThreads) {
-    const int count = static_cast<int>(least(last - first, kThreads));
-    __syncthreads();
-    if (static_cast<int>(threadIdx.x) < count) {
-      values[threadIdx.x] = csr.residual(first + threadIdx.x);
-      positions[threadIdx.x] = csr.col[first + threadIdx.x];
+constexpr int kSparseBlocks = 8;  // of kThreads that share a multiprocessor
+
+/// y (vectors, rows): one fma chain over a vector's entries for each row of `other` (k, rows). A block of threads stays
+/// with one strip of kWarp·width rows, which the first-level cache keeps, and its warps take vectors.
+template <int width>
+__global__ void __launch_bounds__(kThreads, kSparseBlocks)
+    sparse_products(CsrView csr, const float* __restrict__ other, int64_t rows, int64_t strips, float* y) {
+  using Neighbours = std::conditional_t<width == 2, float2, float>;
+  constexpr int kWarps = kThreads / kWarp;
+  const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
+  const int64_t part = quotient(blockIdx.x, strips), parts = quotient(gridDim.x, strips);
+  const int64_t row = ((blockIdx.x - part * strips) * kWarp + lane) * width;
+  const float* from = other + least(row, rows - width);
+  for (int64_t v = part * kWarps + warp; v < csr.vectors.count; v += parts * kWarps) {
+    const int64_t last = csr.row_ptr[v + 1];
+    alignas(8) float acc[width] = {};
+    for (int64_t first = csr.row_ptr[v]; first < last; first += kWarp) {
+      const int count = static_cast<int>(least(last - first, kWarp));
+      const float residual = lane < count ? csr.residual(first + lane) : 0.0f;
+      const int32_t position = lane < count ? csr.col[first + lane] : 0;
+#pragma unroll 4
+      for (int e = 0; e < count; ++e) {
+        const float value = __shfl_sync(kAllLanes, residual, e);
+        const float* at = from + __shfl_sync(kAllLanes, position, e) * rows;
+        alignas(8) float factors[width];
+        *reinterpret_cast<Neighbours*>(factors) = *reinterpret_cast<const Neighbours*>(at);
+#pragma unroll
+        for (int i = 0; i < width; ++i) acc[i] = fma32(value, factors[i], acc[i]);
+      }
     }
-    __syncthreads();
-    if (row < rows)
-      for (int e = 0; e < count; ++e) acc = fma32(values[e], other[positions[e] * rows + row], acc);
+    if (row < rows) *reinterpret_cast<Neighbours*>(y + v * rows + row) = *reinterpret_cast<const Neighbours*>(acc);
   }
-  if (row < rows) y[v * rows + row] = acc;
+}
+
+/// y (vectors, rows) = the csr's vectors times `other` (k, rows).
+void multiply_sparse(const CsrView& csr, const float* other, int64_t rows, float* y, Context& context) {
+  constexpr int64_t kMostShared = 512;  // k up to which strips of two rows a lane stay in the first-level cache
+  const int64_t vectors = csr.vectors.count;
+  if (vectors == 0 || rows == 0) return;
+  const bool pairs = rows % 2 == 0 && csr.vectors.length <= kMostShared;
+  const int64_t strips = ceil_div(rows, pairs ? 2 * kWarp : kWarp);
+  const int64_t blocks = int64_t{context.multiprocessors()} * kSparseBlocks;
+  const int64_t parts = std::clamp<int64_t>(blocks / strips, 1, ceil_div(vectors, kThreads / kWarp));
+  context.launch(pairs ? sparse_products<2> : sparse_products<1>, Context::per_block(strips * parts, kThreads), csr,
+                 other, rows, strips, y);
 }
 
 /// Writes a csr by write(wide), which knows its entries; then e4m3 residuals get their scale and codes.
@@ -243,9 +274,7 @@ void ops::sparse_matmul(const NodeCall& call, Context& context) {
   }
   float* y = out_data<float>(call);
   float* products = csr_is_a ? y : context.scratch<float>(csr.vectors.count * rows);
-  const int64_t row_blocks = ceil_div(rows, kThreads);
-  context.launch(sparse_products, Context::per_block(csr.vectors.count * row_blocks, kThreads), csr, other, rows,
-                 row_blocks, products);
+  multiply_sparse(csr, other, rows, products, context);
   if (!csr_is_a) transpose(products, 1, csr.vectors.count, rows, y, context);
 }
 
