@@ -40,6 +40,29 @@ struct PanelSide {
   }
 };
 
+/// The factors of finished outputs from (row, col) on, four outputs at once. What a product has not got is 1, which
+/// keeps every value: no branches.
+struct PanelFactors {
+  const float *rows, *cols;  // scales of vectors; nullptr: none
+  float d_a, d_b, last;
+
+  __device__ PanelFactors(const Epilogue& e, int64_t matrix, int64_t row, int64_t col)
+      : rows(e.scales_a.data == nullptr ? nullptr : e.scales_a.block(matrix, 0) + row),
+        cols(e.scales_a.data == nullptr ? nullptr : e.scales_b.block(matrix, 0) + col),
+        d_a(e.d_a == nullptr ? 1.0f : *e.d_a),
+        d_b(e.d_b == nullptr ? 1.0f : *e.d_b),
+        last(e.factor) {}
+
+  __device__ float of_row(int row) const { return rows == nullptr ? 1.0f : rows[row]; }
+  __device__ float finished(float v, float scale) const { return v * scale * d_a * d_b * last; }
+  __device__ void apply(float4& v, float row_scale, int col) const {
+    float4 scales = make_float4(1.0f, 1.0f, 1.0f, 1.0f);
+    if (cols != nullptr) scales = *reinterpret_cast<const float4*>(cols + col);
+    v = make_float4(finished(v.x, row_scale * scales.x), finished(v.y, row_scale * scales.y),
+                    finished(v.z, row_scale * scales.z), finished(v.w, row_scale * scales.w));
+  }
+};
+
 /// The outputs of one thread.
 template <class Shape>
 struct PanelOutputs {
@@ -95,13 +118,16 @@ struct PanelOutputs {
   __device__ void store(const TileGrid& g, const Epilogue& epilogue, int64_t panel, int64_t matrix, int64_t row,
                         int64_t col) const {
     const bool sum = !g.split && panel > 0, vectors = g.n % 4 == 0;
+    const bool finish = !g.split && panel == g.panels - 1 && !epilogue.empty();
     const int rows_left = static_cast<int>(least(g.m - row, Shape::kTileM));
     const int cols_left = static_cast<int>(least(g.n - col, Shape::kTileN));
+    const PanelFactors factors(epilogue, matrix, row, col);
     float* first = (g.split ? g.partial + panel * g.matrices * g.m * g.n : g.y) + (matrix * g.m + row) * g.n + col;
 #pragma unroll
     for (int i = 0; i < Shape::kOwnM; ++i) {
       if (SideM::place(i) >= rows_left) continue;
       float* line = first + SideM::place(i) * g.n;
+      const float scale = finish ? factors.of_row(SideM::place(i)) : 1.0f;
 #pragma unroll
       for (int j = 0; j < Shape::kOwnN; j += 4) {
         float* to = line + SideN::place(j);
@@ -111,14 +137,15 @@ struct PanelOutputs {
           for (int c = 0; c < 4; ++c)
             if (c < left) to[c] = (sum ? to[c] : -0.0f) + v[i][j + c];
         } else if (left > 0) {
-          float4 before = make_float4(-0.0f, -0.0f, -0.0f, -0.0f);
-          if (sum) before = *reinterpret_cast<const float4*>(to);
-          *reinterpret_cast<float4*>(to) =
-              make_float4(before.x + v[i][j], before.y + v[i][j + 1], before.z + v[i][j + 2], before.w + v[i][j + 3]);
+          float4 total = make_float4(-0.0f, -0.0f, -0.0f, -0.0f);
+          if (sum) total = *reinterpret_cast<const float4*>(to);
+          total.x += v[i][j], total.y += v[i][j + 1], total.z += v[i][j + 2], total.w += v[i][j + 3];
+          if (finish) factors.apply(total, scale, SideN::place(j));
+          *reinterpret_cast<float4*>(to) = total;
         }
       }
     }
-    if (g.split || panel < g.panels - 1 || epilogue.empty()) return;
+    if (vectors || !finish) return;
       // From memory: outputs in registers would be needed one by one in a loop that must be unrolled.
 #pragma unroll 1
     for (int i = 0; i < Shape::kOwnM; ++i)
