@@ -21,7 +21,11 @@ constexpr float kCertifiedSquares = 0x1.ffep+47f;
 struct RowNorms {
   const float* squares;
   int64_t matrices, row_blocks, ranges;
-  int64_t band_blocks, bands;  // row blocks of a band, bands of a matrix
+  uint32_t band_blocks, bands;  // row blocks of a band, bands of a matrix
+
+  /// The band of a row of a matrix.
+  FP4SIM_HD uint32_t band_of(int64_t row) const { return static_cast<uint32_t>(row / kNormRows) / band_blocks; }
+  FP4SIM_HD int64_t first_row(uint32_t band) const { return int64_t{band} * band_blocks * kNormRows; }
 };
 
 enum class Tiles { all, certified, others };
@@ -69,14 +73,14 @@ class TileFilter {
 #pragma unroll 8
       for (int64_t range = 0; range < n.ranges; ++range) sum += __ldcg(squares + range * n.row_blocks);
       // Numbers without sign order like their bits.
-      atomicMax(reinterpret_cast<int*>(bands + matrix * n.bands + quotient(block, n.band_blocks)), __float_as_int(sum));
+      atomicMax(reinterpret_cast<int*>(bands + matrix * n.bands + n.band_of(block * kNormRows)), __float_as_int(sum));
     }
   }
 
   __device__ static float largest(const RowNorms& n, const float* bands, int64_t matrix, int64_t first, int count) {
-    const int64_t rows = n.band_blocks * kNormRows, end = quotient(first + count - 1, rows);
+    const uint32_t end = n.band_of(first + count - 1);
     float found = 0.0f;
-    for (int64_t band = quotient(first, rows); band <= end && band < n.bands; ++band)
+    for (uint32_t band = n.band_of(first); band <= end && band < n.bands; ++band)
       found = larger(found, bands[matrix * n.bands + band]);
     return found;
   }

@@ -174,6 +174,7 @@ __device__ inline void pin(int (&d)[count]) {
 #define FP4SIM_E5M2 "k32.f32.e5m2.e5m2"
 #define FP4SIM_F16 "k16.f32.f16.f16"
 FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 128, 64, 64, 65, FP4SIM_INT8, 1, "")
+FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 192, 96, 96, 97, FP4SIM_INT8, 1, "")
 FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 256, 128, 128, 129, FP4SIM_INT8, 1, "")
 FP4SIM_WARPGROUP_PRODUCT(multiply_e5m2, float, FP4SIM_FLOAT, 64, 32, 32, 33, FP4SIM_E5M2, 0, ", 1, 1")
 FP4SIM_WARPGROUP_PRODUCT(multiply_f16, float, FP4SIM_FLOAT, 64, 32, 32, 33, FP4SIM_F16, 0, ", 1, 1, 0, 0")

@@ -83,9 +83,10 @@ void launch_units(const Launch& l, const UnitGrid& u, Context& context) {
 
 /// Bands of whole tiles, as many as the table takes.
 void choose_bands(RowNorms& n, int64_t tile) {
-  n.band_blocks = tile / kNormRows;
-  while (n.matrices * ceil_div(n.row_blocks, n.band_blocks) > kMostBands) n.band_blocks *= 2;
-  n.bands = ceil_div(n.row_blocks, n.band_blocks);
+  int64_t blocks = tile / kNormRows;
+  while (n.matrices * ceil_div(n.row_blocks, blocks) > kMostBands) blocks *= 2;
+  n.band_blocks = static_cast<uint32_t>(blocks);
+  n.bands = static_cast<uint32_t>(ceil_div(n.row_blocks, blocks));
 }
 
 template <class Plan>
@@ -123,13 +124,13 @@ void multiply_folded(const FoldedPair& pair, const ProductShape& shape, const Ep
   l.certificates = pair.certificates;
   const bool certifies = l.certificates.which != Tiles::all;
   const TileGrid grid = panel_grid<Folded>(shape, y, context);
-  CertifiedSums sums{grid, {}, nullptr, 0, 0, 0, 0};
+  CertifiedSums sums{grid, {}, nullptr, {}, {}};
   if (certifies) {
     const UnitGrid u = unit_grid(shape, true, y, context);
     Certificates& c = l.certificates;
     choose_bands(c.a, u.rows()), choose_bands(c.b, u.cols());
     if (u.grid.split || grid.split) l.map = context.scratch<uint8_t>(shape.matrices * c.a.bands * c.b.bands);
-    sums = {grid, u.grid, l.map, c.a.bands, c.b.bands, c.a.band_blocks * kNormRows, c.b.band_blocks * kNormRows};
+    sums = {grid, u.grid, l.map, c.a, c.b};
     l.unit = kUnit;
     launch_units(l, u, context);
     fold_units(pair, c, context);

@@ -41,8 +41,8 @@ __global__ void add_panels(const __grid_constant__ CertifiedSums s, const __grid
   const int64_t row = outer - matrix * shape.m, col = at - outer * shape.n;
   const TileGrid* grid = &s.panels;
   if (s.map != nullptr) {
-    const int64_t band = matrix * s.row_bands + quotient(row, s.band_rows);
-    if (s.map[band * s.col_bands + quotient(col, s.band_cols)] != 0) grid = &s.certified;
+    const int64_t band = matrix * s.rows.bands + s.rows.band_of(row);
+    if (s.map[band * s.cols.bands + s.cols.band_of(col)] != 0) grid = &s.certified;
   }
   if (grid->split) add_parts<width>(*grid, epilogue, matrix, row, col);
 }
@@ -67,7 +67,7 @@ void sum_certified(const CertifiedSums& sums, const Epilogue& epilogue, Context&
 }
 
 void sum_panels(const TileGrid& grid, const Epilogue& epilogue, Context& context) {
-  sum_certified({grid, {}, nullptr, 0, 0, 0, 0}, epilogue, context);
+  sum_certified({grid, {}, nullptr, {}, {}}, epilogue, context);
 }
 
 }  // namespace fp4sim::gpu

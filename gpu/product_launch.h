@@ -1,6 +1,7 @@
 // How a product is cut into tiles, and the sum of split panels.
 #pragma once
 
+#include "gpu/certificate.cuh"
 #include "gpu/launch.h"
 #include "gpu/product.cuh"
 
@@ -18,9 +19,8 @@ void sum_panels(const TileGrid& grid, const Epilogue& epilogue, Context& context
 /// the panels of `panels`. A grid without a split has finished its tiles.
 struct CertifiedSums {
   TileGrid panels, certified;
-  const uint8_t* map;  // [matrix][band of rows][band of columns]: 1 if certified
-  int64_t row_bands, col_bands;
-  int64_t band_rows, band_cols;
+  const uint8_t* map;   // [matrix][band of rows][band of columns]: 1 if certified
+  RowNorms rows, cols;  // for the bands
 };
 
 /// Adds the results of split panels and parts and finishes the product.

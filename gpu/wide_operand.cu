@@ -273,9 +273,7 @@ __global__ void __launch_bounds__(kThreads, 3)
 /// The blocks of threads that fill the device with work of this kernel.
 int64_t few_blocks(const Context& context) { return 3 * context.multiprocessors(); }
 
-RowNorms norms_of(const Widening& w) {
-  return {w.squares, w.from.matrices, w.row_blocks(), w.ranges, w.row_blocks(), 1};
-}
+RowNorms norms_of(const Widening& w) { return {w.squares, w.from.matrices, w.row_blocks(), w.ranges, 1, 1}; }
 
 }  // namespace
 
