@@ -6,6 +6,9 @@
 namespace fp4sim::gpu {
 
 extern const Fusion kOptimizer;        // clip and adamw of many parameters
+extern const Fusion kQuantizeBoth;     // two quantizations of one tensor
+extern const Fusion kBiasAndPermute;   // a sum that moves to other axes
+extern const Fusion kNormGradSums;     // layernorm_grad and the sums of gradients before and behind it
 extern const Fusion kElements;         // element-wise ops of one tensor
 extern const Fusion kElementsAndNorm;  // the same and the layernorm of what they give
 

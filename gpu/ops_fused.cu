@@ -3,6 +3,7 @@
 #include "gpu/fusions.h"
 #include "gpu/layernorm.cuh"
 #include "gpu/map.cuh"
+#include "gpu/quantize_both.h"
 
 namespace fp4sim::gpu {
 namespace {
@@ -213,9 +214,40 @@ void launch_norm(std::span<const Chain> chains, Context& context) {
   launch(std::integral_constant<int, 12>());
 }
 
+// ---- two quantizations of one tensor ----
+
+bool starts_quantize(const NodeCall& first) { return first.node.op == Op::quantize; }
+bool extends_never(const Chain&, const NodeCall&) { return false; }
+bool always_complete(const Chain&) { return true; }
+bool joins_quantize(const Chain& a, const Chain& b) {
+  return quantize_both_takes(a.nodes[0].call(), b.nodes[0].call());
+}
+void launch_quantize(std::span<const Chain> chains, Context& context) {
+  quantize_both(chains[0].nodes[0].call(), chains[1].nodes[0].call(), context);
+}
+
 }  // namespace
 
-const Fusion kElements{"elements", starts_elements, extends_elements, complete_elements, 1, nullptr, launch_elements};
-const Fusion kElementsAndNorm{"elements and norm", starts_norm, extends_norm, complete_norm, 1, nullptr, launch_norm};
+const Fusion kQuantizeBoth{.name = "both",
+                           .in_place = false,
+                           .starts = starts_quantize,
+                           .extends = extends_never,
+                           .complete = always_complete,
+                           .together = 2,
+                           .joins = joins_quantize,
+                           .launch = launch_quantize};
+const Fusion kElements{.name = "elements",
+                       .in_place = true,
+                       .starts = starts_elements,
+                       .extends = extends_elements,
+                       .complete = complete_elements,
+                       .launch = launch_elements};
+const Fusion kElementsAndNorm{.name = "elements and norm",
+                              .from = &kElements,
+                              .in_place = true,
+                              .starts = starts_norm,
+                              .extends = extends_norm,
+                              .complete = complete_norm,
+                              .launch = launch_norm};
 
 }  // namespace fp4sim::gpu

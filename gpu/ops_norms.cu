@@ -1,6 +1,7 @@
 // rmsnorm and layernorm with their gradients (numerics.md §9): one warp per row; the parameters' gradients are column
 // sums over values that are computed again from the row's factors.
 #include "gpu/column_sum.cuh"
+#include "gpu/fusions.h"
 #include "gpu/layernorm.cuh"
 #include "gpu/ops.h"
 
@@ -64,6 +65,16 @@ __global__ void __launch_bounds__(kRowThreads)
   row.each([&](auto i) { y[row.at(i)] = fma32(xh(x[i]), g[row.at(i)], b[row.at(i)]); });
 }
 
+/// Mean and r of a row, and its elements of dx to emit(i, dx).
+template <class Row, class X, class H, class Emit>
+__device__ Centered layernorm_grad_row(const Row& row, const X& x, const H& h, const NormRows& s, const Emit& emit) {
+  const Centered xh = center_row(row, x, s);
+  const float a = row.sum([&](float acc, auto i) { return acc + h[i]; }) / s.count;
+  const float c = row.sum([&](float acc, auto i) { return fma32(h[i], xh(x[i]), acc); }) / s.count;
+  row.each([&](auto i) { emit(i, xh.r * ((h[i] - a) - xh(x[i]) * c)); });
+  return xh;
+}
+
 template <class Row>
 __global__ void __launch_bounds__(kRowThreads)
     layernorm_grad_kernel(const float* __restrict__ dys, const float* __restrict__ xs, const float* __restrict__ g,
@@ -74,10 +85,41 @@ __global__ void __launch_bounds__(kRowThreads)
   const auto x = row.values(xs + index * s.n);
   const auto h = row.products(dys + index * s.n, g);
   float* dx = dxs + index * s.n;
-  const Centered xh = center_row(row, x, s);
-  const float a = row.sum([&](float acc, auto i) { return acc + h[i]; }) / s.count;
-  const float c = row.sum([&](float acc, auto i) { return fma32(h[i], xh(x[i]), acc); }) / s.count;
-  row.each([&](auto i) { dx[row.at(i)] = xh.r * ((h[i] - a) - xh(x[i]) * c); });
+  const Centered xh = layernorm_grad_row(row, x, h, s, [&](auto i, float v) { dx[row.at(i)] = v; });
+  if (lane_index() == 0) centers[2 * index] = xh.mean, centers[2 * index + 1] = xh.r;
+}
+
+/// Gradients around a layernorm: dy, or dy + more into `dy_sum`; dx; other + dx into `dx_sum`. nullptr: not there.
+struct NormGradSums {
+  const float *dy, *more;
+  float *dy_sum, *dx;
+  const float* other;
+  float* dx_sum;
+};
+
+template <int kPer>
+__global__ void __launch_bounds__(kRowThreads)
+    layernorm_grad_sums_kernel(NormGradSums sums, const float* __restrict__ xs, const float* __restrict__ g,
+                               float* centers, NormRows s) {
+  const int64_t index = warp_index(), first = index * s.n;
+  if (index >= s.rows) return;
+  const HeldRow<kPer> row(s.n);
+  const auto x = row.values(xs + first);
+  auto h = row.values(sums.dy + first);
+  typename HeldRow<kPer>::Values other = {};
+  if (sums.other != nullptr) other = row.values(sums.other + first);
+  if (sums.more != nullptr) {
+    const auto more = row.values(sums.more + first);
+    row.each([&](int k) {
+      h[k] = h[k] + more[k];
+      sums.dy_sum[first + row.at(k)] = h[k];
+    });
+  }
+  row.each([&](int k) { h[k] = h[k] * g[row.at(k)]; });
+  const Centered xh = layernorm_grad_row(row, x, h, s, [&](int k, float v) {
+    if (sums.dx != nullptr) sums.dx[first + row.at(k)] = v;
+    if (sums.other != nullptr) sums.dx_sum[first + row.at(k)] = other[k] + v;
+  });
   if (lane_index() == 0) centers[2 * index] = xh.mean, centers[2 * index + 1] = xh.r;
 }
 
@@ -88,6 +130,59 @@ struct LayerGains {
     return sum == 0 ? fma32(v[0], Centered{center[0], center[1]}(v[1]), acc) : acc + v[0];
   }
 };
+
+constexpr int64_t kMostWithSums = 512;  // elements of a row that a warp holds three times
+
+bool is_sum(const NodeCall& call) {
+  return call.node.op == Op::add && count_in(call, 0) == count_in(call, 1) && count_in(call, 0) > 0;
+}
+bool starts(const NodeCall& first) {
+  return is_sum(first) ||
+         (first.node.op == Op::layernorm_grad && matrix_view(first.in[0].type.shape).cols <= kMostWithSums);
+}
+bool extends(const Chain& chain, const NodeCall& next) {
+  const Node& last = *chain.nodes.back().node;
+  if (last.op == Op::layernorm_grad) return is_sum(next);
+  return chain.nodes.size() == 1 && next.node.op == Op::layernorm_grad && next.node.inputs[0] == last.outputs[0] &&
+         matrix_view(next.in[0].type.shape).cols <= kMostWithSums;
+}
+bool complete(const Chain& chain) { return chain.nodes.size() >= 2; }
+
+void launch_sums(std::span<const Chain> chains, Context& context) {
+  const Chain& chain = chains[0];
+  const bool sum_before = chain.nodes[0].node->op == Op::add;
+  const size_t at = sum_before ? 1 : 0;
+  const NodeCall call = chain.nodes[at].call();
+  NormGradSums sums{in_data<float>(call, 0), nullptr, nullptr, nullptr, nullptr, nullptr};
+  if (sum_before) {
+    const NodeCall sum = chain.nodes[0].call();
+    sums.dy = in_data<float>(sum, 0);
+    sums.more = in_data<float>(sum, 1);
+    sums.dy_sum = chain.stored[0] ? out_data<float>(sum) : context.scratch<float>(count_out(sum));
+  }
+  if (chain.stored[at]) sums.dx = out_data<float>(call);
+  if (at + 1 < chain.nodes.size()) {
+    const NodeCall sum = chain.nodes[at + 1].call();
+    sums.other = in_data<float>(sum, sum.node.inputs[0] == call.node.outputs[0] ? 1 : 0);
+    sums.dx_sum = out_data<float>(sum);
+  }
+  const NormRows s = norm_rows(call, 1);
+  const float* x = in_data<float>(call, 1);
+  float* centers = context.scratch<float>(2 * s.rows);
+  const auto launch = [&]<int kPer>(std::integral_constant<int, kPer>) {
+    context.launch(layernorm_grad_sums_kernel<kPer>, row_grid(s.rows), sums, x, in_data<float>(call, 2), centers, s);
+  };
+  if (s.n <= 128)
+    launch(std::integral_constant<int, 4>());
+  else if (s.n <= 256)
+    launch(std::integral_constant<int, 8>());
+  else if (s.n <= 384)
+    launch(std::integral_constant<int, 12>());
+  else
+    launch(std::integral_constant<int, 16>());
+  sum_columns<LayerGains>(context, sum_before ? sums.dy_sum : sums.dy, x, centers, s.rows, s.n,
+                          {{out_data<float>(call, 1), out_data<float>(call, 2)}});
+}
 
 }  // namespace
 
@@ -130,3 +225,14 @@ void layernorm_grad(const NodeCall& call, Context& context) {
 }
 
 }  // namespace fp4sim::gpu::ops
+
+namespace fp4sim::gpu {
+
+const Fusion kNormGradSums{.name = "norm and sums",
+                           .in_place = false,
+                           .starts = ops::starts,
+                           .extends = ops::extends,
+                           .complete = ops::complete,
+                           .launch = ops::launch_sums};
+
+}  // namespace fp4sim::gpu

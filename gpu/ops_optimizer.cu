@@ -157,7 +157,14 @@ bool joins(const Chain& a, const Chain& b) {
 
 }  // namespace
 
-const Fusion kOptimizer{"optimizer", starts, extends, complete, kMostParameters, joins, launch_chains};
+const Fusion kOptimizer{.name = "optimizer",
+                        .in_place = true,
+                        .starts = starts,
+                        .extends = extends,
+                        .complete = complete,
+                        .together = kMostParameters,
+                        .joins = joins,
+                        .launch = launch_chains};
 
 namespace ops {
 

@@ -20,7 +20,8 @@ constexpr Entry kOpsTable[] = {
 static_assert(sizeof(kOpsTable) / sizeof(kOpsTable[0]) == kOpCount);
 
 /// In the order in which they are tried.
-constexpr const Fusion* kFusions[] = {&kOptimizer, &kElements, &kElementsAndNorm};
+constexpr const Fusion* kFusions[] = {&kOptimizer,    &kQuantizeBoth, &kBiasAndPermute,
+                                      &kNormGradSums, &kElements,     &kElementsAndNorm};
 
 constexpr size_t kReach = 24;  // steps that a node may pass by to join another
 
@@ -45,11 +46,11 @@ std::vector<Access> accesses(const Chain& chain) {
   for (size_t k = 0; k < chain.nodes.size(); ++k) {
     const BoundNode& node = chain.nodes[k];
     for (size_t i = 0; i < node.in.size(); ++i) {
-      const bool inside = k > 0 && std::ranges::count(chain.nodes[k - 1].node->outputs, node.node->inputs[i]) > 0;
+      const bool inside = k > 0 && chain.nodes[k - 1].node->outputs[0] == node.node->inputs[i];
       if (!inside) add_accesses(node.in[i], false, list);
     }
-    if (chain.stored[k])
-      for (const Tensor& out : node.out) add_accesses(out, true, list);
+    for (size_t o = 0; o < node.out.size(); ++o)
+      if (o > 0 || chain.stored[k]) add_accesses(node.out[o], true, list);
   }
   return list;
 }
@@ -68,11 +69,12 @@ bool conflict(const std::vector<Access>& a, const std::vector<Access>& b) {
   return false;
 }
 
-/// A kernel takes each element's inputs before it writes there: a write may cover an input exactly, but not in part.
-bool safe_inside(const std::vector<Access>& list) {
+/// True if one kernel may do all of this: no write covers an input, or where the kernel works in place, it covers that
+/// exactly.
+bool safe_inside(const std::vector<Access>& list, bool in_place) {
   for (const Access& x : list)
     for (const Access& y : list)
-      if (&x != &y && x.write && overlap(x, y) && (x.begin != y.begin || x.end != y.end)) return false;
+      if (&x != &y && x.write && overlap(x, y) && !(in_place && x.begin == y.begin && x.end == y.end)) return false;
   return true;
 }
 
@@ -89,9 +91,8 @@ class Scheduler {
   std::vector<Step> run() {
     for (const Fusion* fusion : kFusions) {
       for (size_t at = 0; at < steps_.size(); ++at) at = grow(*fusion, at);
-      if (fusion->together > 1)
-        for (size_t at = 0; at < steps_.size(); ++at)
-          if (steps_[at].fusion == fusion) gather(at);
+      for (size_t at = 0; at < steps_.size(); ++at)
+        if (steps_[at].fusion == fusion) gather(at);
     }
     return std::move(steps_);
   }
@@ -99,6 +100,7 @@ class Scheduler {
  private:
   /// Grows a chain from the step at `at` as far as it goes; returns where the step is then.
   size_t grow(const Fusion& fusion, size_t at) {
+    if (steps_[at].fusion != nullptr && steps_[at].fusion != fusion.from) return at;
     if (steps_[at].chains.size() != 1 || !fusion.starts(steps_[at].chains[0].nodes[0].call())) return at;
     Growth growth{steps_[at].chains[0], at, {}};
     while (extend(fusion, growth)) {
@@ -121,11 +123,11 @@ class Scheduler {
       const BoundNode& next = steps_[to].chains[0].nodes[0];
       if (!follows(growth.chain, *next.node) || !fusion.extends(growth.chain, next.call())) continue;
       Growth grown = growth;
-      grown.chain.stored.back() = seen_outside(*growth.chain.nodes.back().node, *next.node);
+      grown.chain.stored.back() = seen_outside(*growth.chain.nodes.back().node);
       const std::vector<Access> waiting = accesses(grown.chain), coming = accesses(steps_[to]);
       grown.chain.nodes.push_back(next);
       grown.chain.stored.push_back(true);
-      if (!safe_inside(accesses(grown.chain))) continue;
+      if (!safe_inside(accesses(grown.chain), fusion.in_place)) continue;
       // Either the chain waits for the next node, or that node comes forward to the chain.
       if (passes(waiting, growth.at + 1, to, growth.taken)) {
         grown.at = to;
@@ -139,24 +141,18 @@ class Scheduler {
     return false;
   }
 
-  /// True if the node reads an output of the chain's last node, once, and none of the nodes before.
+  /// True if the node reads the first output of the chain's last node, once, and nothing else that the chain gives.
   static bool follows(const Chain& chain, const Node& next) {
-    const auto reads = [&next](const BoundNode& node) {
-      return std::ranges::count_if(next.inputs,
-                                   [&](ValueId v) { return std::ranges::count(node.node->outputs, v) > 0; });
-    };
-    for (size_t k = 0; k + 1 < chain.nodes.size(); ++k)
-      if (reads(chain.nodes[k]) != 0) return false;
-    return reads(chain.nodes.back()) == 1;
+    int64_t reads = 0;
+    for (const BoundNode& node : chain.nodes)
+      for (const ValueId v : node.node->outputs) reads += std::ranges::count(next.inputs, v);
+    return reads == 1 && std::ranges::count(next.inputs, chain.nodes.back().node->outputs[0]) == 1;
   }
 
-  /// True if somebody besides `next` sees an output of `node`: another reader, or the caller.
-  bool seen_outside(const Node& node, const Node& next) const {
-    for (const ValueId v : node.outputs) {
-      const bool temporary = plan_.graph.values[static_cast<size_t>(v)].kind == ValueKind::temporary;
-      if (!temporary || readers_[static_cast<size_t>(v)] != std::ranges::count(next.inputs, v)) return true;
-    }
-    return false;
+  /// True if somebody besides one reader in the chain sees the node's first output: another reader, or the caller.
+  bool seen_outside(const Node& node) const {
+    const auto v = static_cast<size_t>(node.outputs[0]);
+    return plan_.graph.values[v].kind != ValueKind::temporary || readers_[v] != 1;
   }
 
   /// True if a step with these accesses may run before or after the steps [from, to), those of `skip` left out.
@@ -198,6 +194,8 @@ class Scheduler {
       }
       ++to;
     }
+    const std::vector<Chain>& chains = steps_[at].chains;
+    if (chains.size() == 1 && chains[0].nodes.size() == 1) steps_[at].fusion = nullptr;  // nothing joined
   }
 
   const Plan& plan_;

@@ -14,21 +14,23 @@ namespace fp4sim::gpu {
 
 class Context;
 
-/// Nodes of which each reads an output of the one before it.
+/// Nodes of which each reads the first output of the one before it.
 struct Chain {
   std::vector<BoundNode> nodes;
-  std::vector<bool> stored;  // of each node: somebody outside of the chain sees its outputs, so they must be written
+  std::vector<bool> stored;  // of each node: somebody outside of the chain sees its first output, so it must be written
 };
 
-/// A row of the table. A chain grows from one node, or from a chain of an earlier row, while `extends` agrees; what it
-/// is then must be `complete`. The kernel takes all inputs of an element before it writes any output there.
+/// A row of the table. A chain grows from one node, or from a chain of the row `from`, while `extends` agrees; what it
+/// is then must be `complete`.
 struct Fusion {
   const char* name;
+  const Fusion* from = nullptr;
+  bool in_place;  // the kernels take all inputs of an element before they write any output there
   bool (*starts)(const NodeCall& first);
   bool (*extends)(const Chain& chain, const NodeCall& next);
   bool (*complete)(const Chain& chain);
-  size_t together;                                // chains of one launch,
-  bool (*joins)(const Chain& a, const Chain& b);  // where two of them may share one
+  size_t together = 1;                                      // chains of one launch,
+  bool (*joins)(const Chain& a, const Chain& b) = nullptr;  // where two of them may share one
   void (*launch)(std::span<const Chain> chains, Context& context);
 };
 

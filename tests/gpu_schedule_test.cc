@@ -120,7 +120,8 @@ Builder block(int64_t rows, int64_t width) {
 }
 
 TEST(GpuSchedule, sums_join_their_layernorm_and_a_bias_its_gelu) {
-  EXPECT_EQ(block(5, 64).steps(), (Names{"elements(scale, add, add)", "layernorm", "elements(add, gelu)", "gelu_grad"}));
+  EXPECT_EQ(block(5, 64).steps(),
+            (Names{"elements(scale, add, add)", "layernorm", "elements(add, gelu)", "gelu_grad"}));
   Builder b(1);
   const ValueId x = b.parameter({5, 64}), y = b.parameter({5, 64}), bias = b.parameter({64});
   b.graph().results = {
@@ -139,7 +140,44 @@ TEST(GpuSchedule, parameters_are_updated_together_and_their_gradients_clipped_on
     b.update(p, g, i % 2 * 0.1);
   }
   b.graph().results = {seen};
-  EXPECT_EQ(b.steps(), (Names{"optimizer(clip, adamw) x 48", "clip", "optimizer(adamw)", "optimizer(clip, adamw)"}));
+  EXPECT_EQ(b.steps(), (Names{"optimizer(clip, adamw) x 48", "clip", "adamw", "optimizer(clip, adamw)"}));
+}
+
+/// The way back through a projection to heads: layernorm_grad between sums of gradients, and a bias on its way out.
+Builder gradients(int64_t rows, int64_t width) {
+  Builder b(4);
+  const Shape shape{rows, width};
+  const ValueId x = b.parameter(shape), g = b.parameter({width}), bias = b.parameter({width});
+  const ValueId other = b.node(Op::scale, {b.parameter(shape)}, {{"factor", 0.5}});
+  const ValueId dy = b.node(Op::add, {b.parameter(shape), b.parameter(shape)});
+  const auto grads = [&](ValueId gradient) {
+    return add_node(b.graph(), Op::layernorm_grad, {gradient, x, g}, {{kNormAttr, 1e-5}});
+  };
+  const std::vector<ValueId> first = grads(dy);
+  const ValueId sum = b.node(Op::add, {other, first[0]});
+  const std::vector<ValueId> second = grads(sum);
+  const ValueId last = b.node(Op::add, {second[0], sum});
+  const std::string half = std::to_string(width / 2), all = std::to_string(rows);
+  const ValueId heads = b.node(Op::permute, {b.node(Op::add, {last, bias})},
+                               {{"view", all + ",2," + half}, {"perm", "1,0,2"}, {"shape", "2," + all + "," + half}});
+  b.graph().results = {first[1], first[2], second[1], second[2], sum, last, heads};
+  return b;
+}
+
+TEST(GpuSchedule, sums_of_gradients_join_their_norm_and_a_bias_its_permute) {
+  EXPECT_EQ(gradients(5, 64).steps(), (Names{"scale", "norm and sums(add, layernorm_grad, add)",
+                                             "norm and sums(layernorm_grad, add)", "sum and permute(add, permute)"}));
+}
+
+TEST(GpuSchedule, two_quantizations_of_one_tensor_join) {
+  Builder b(1);
+  const ValueId x = b.parameter({64, 64});
+  const auto packed = [&](const char* axis) {
+    return b.node(Op::dequantize, {b.node(Op::quantize, {x}, {{"spec", "mxfp4"}, {"axis", axis}})});
+  };
+  const ValueId last = packed("last"), first = packed("first");
+  b.graph().results = {last, first};
+  EXPECT_EQ(b.steps(), (Names{"both(quantize) x 2", "dequantize", "dequantize"}));
 }
 
 TEST(GpuSchedule, a_value_that_a_later_node_reads_from_memory_ends_the_chain) {
@@ -178,6 +216,11 @@ TEST_F(GpuPlans, blocks_of_every_width_give_the_bits_of_scalar) {
     expect_bits_of_scalar(block(9, width), "width " + std::to_string(width));
 }
 
+TEST_F(GpuPlans, gradients_of_every_width_give_the_bits_of_scalar) {
+  for (const int64_t width : {2, 8, 32, 130, 384, 400, 514, 1100})
+    expect_bits_of_scalar(gradients(width == 32 ? 2100 : 9, width), "width " + std::to_string(width));
+}
+
 TEST_F(GpuPlans, updates_of_many_parameters_give_the_bits_of_scalar) {
   for (const bool clips : {true, false}) {
     Builder b(2);
@@ -202,7 +245,7 @@ Builder random_graph(uint64_t seed) {
   const auto any = [&] { return values[values.size() - 1 - std::min(below(values.size()), below(values.size()))]; };
   for (int i = 0; i < 24; ++i) {
     const ValueId x = any();
-    switch (below(10)) {
+    switch (below(12)) {
       case 0: values.push_back(b.node(Op::add, {x, bias})); break;
       case 1: values.push_back(b.node(Op::add, {x, any()})); break;
       case 2: values.push_back(b.node(Op::add, {any(), x})); break;
@@ -212,10 +255,21 @@ Builder random_graph(uint64_t seed) {
       case 6: values.push_back(b.node(below(2) == 0 ? Op::gelu_grad : Op::silu_grad, {x, any()})); break;
       case 7: values.push_back(b.node(below(2) == 0 ? Op::gelu_grad : Op::silu_grad, {any(), x})); break;
       case 8: values.push_back(b.rounded(x)); break;
-      default: values.push_back(b.node(Op::layernorm, {x, gain, bias}, {{kNormAttr, 1e-5}}));
+      case 9: values.push_back(b.node(Op::layernorm, {x, gain, bias}, {{kNormAttr, 1e-5}})); break;
+      case 10: {
+        const auto all = add_node(b.graph(), Op::layernorm_grad, {x, any(), gain}, {{kNormAttr, 1e-5}});
+        values.push_back(all[0]);
+        b.graph().results.insert(b.graph().results.end(), {all[1], all[2]});
+        break;
+      }
+      default:
+        values.push_back(b.node(Op::permute, {x},
+                                {{"view", std::to_string(rows) + "," + std::to_string(width)},
+                                 {"perm", "1,0"},
+                                 {"shape", std::to_string(rows) + "," + std::to_string(width)}}));
     }
   }
-  b.graph().results = {values.back(), values[values.size() / 2]};
+  for (const ValueId v : {values.back(), values[values.size() / 2]}) b.graph().results.push_back(v);
   return b;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/train/memory_plan.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 
 #include "reference/contract/backend.h"
@@ -53,6 +54,14 @@ class Arena {
   int64_t end_ = 0;
 };
 
+constexpr size_t kRest = 4;  // nodes between the last reader of a value and the next use of its memory
+
+/// Memory that rests since `node`.
+struct Resting {
+  size_t node;
+  int64_t offset, bytes;
+};
+
 }  // namespace
 
 MemoryPlan plan_memory(const Graph& graph) {
@@ -70,8 +79,11 @@ MemoryPlan plan_memory(const Graph& graph) {
   Arena arena;
   const auto bytes_of = [&](ValueId v) { return planned_bytes(graph.type(v)); };
   const auto temporary = [&](ValueId v) { return graph.values[static_cast<size_t>(v)].kind == ValueKind::temporary; };
+  std::deque<Resting> resting;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
+    for (; !resting.empty() && resting.front().node + kRest < n; resting.pop_front())
+      arena.give(resting.front().offset, resting.front().bytes);
     for (const ValueId v : node.outputs) {
       if (!temporary(v)) continue;
       plan.offsets[static_cast<size_t>(v)] = arena.take(bytes_of(v));
@@ -83,7 +95,7 @@ MemoryPlan plan_memory(const Graph& graph) {
     touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
     for (const ValueId v : touched)
       if (temporary(v) && last_use[static_cast<size_t>(v)] == n)
-        arena.give(plan.offsets[static_cast<size_t>(v)], bytes_of(v));
+        resting.push_back({n, plan.offsets[static_cast<size_t>(v)], bytes_of(v)});
   }
   plan.bytes = arena.size();
   return plan;

@@ -14,8 +14,8 @@ struct MemoryPlan {
   int64_t bytes_without_reuse = 0;
 };
 
-/// First fit by order of execution: a value's memory is free again after its last reader; results live to the end;
-/// a node's outputs never share memory with its inputs.
+/// First fit by order of execution: a value's memory is free again some nodes after its last reader, so that a backend
+/// may run neighbours as one; results live to the end; a node's outputs never share memory with its inputs.
 MemoryPlan plan_memory(const Graph& graph);
 
 }  // namespace fp4sim::train
