@@ -58,8 +58,7 @@ bool fused_wide_take(const ValueType& packed);
 /// Codes of a tensor that fused_wide_take, in one pass over x.
 void fused_wide(const QuantizeCall& call, const PackedCopies& copies, Context& context);
 
-/// True if the fused kernel decodes the tensor: formats of 4, 6, 8 or 16 bits, rows of a multiple of 8 elements, no
-/// scale or one for eight neighbours or for each of them.
+/// True if the fused kernel decodes the tensor: formats of 4, 6, 8 or 16 bits, rows of a multiple of 8 elements.
 bool fused_dequantize_takes(const ValueType& packed);
 
 /// Decoded values of a tensor that fused_dequantize_takes.
