@@ -7,7 +7,7 @@ if(FP4SIM_WITH_CUDA)
   add_test(NAME Gpu.no_program_needs_the_driver COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu_program.sh $<TARGET_FILE:fp4sim>)
   set_tests_properties(Gpu.no_program_needs_the_driver PROPERTIES LABELS unit TIMEOUT 60)
   # All 2^32 inputs: minutes on sixteen cores and a device.
-  add_executable(gpu_sweep_test gpu_sweep_test.cc)
+  add_executable(gpu_sweep_test gpu_sweep_test.cc gpu_sweep_groups.cc gpu_sweep_functions.cu)
   target_include_directories(gpu_sweep_test PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(gpu_sweep_test PRIVATE fp4sim_flags fp4sim_gpu fp4sim_scalar fp4sim_simd GTest::gtest
     fmt::fmt-header-only)

@@ -1,18 +1,21 @@
-// All 2^32 binary32 inputs through every built-in element format and scale format and through the ops that hold the
-// elementary functions, on the cuda backend and on simd: digests of the results compared piece by piece. One line a
-// check.
-//   gpu_sweep_test [--backend cuda|scalar] [--first N] [--inputs N] [--threads N]
+// All 2^32 binary32 inputs through the groups of gpu_sweep.h and the elementary functions by themselves, on the cuda
+// backend and on simd (tanh64, which simd has inline only: scalar): digests of the results compared piece by piece. One
+// line a check.
+//   gpu_sweep_test [--group NAME] [--backend cuda|scalar] [--first N] [--inputs N] [--threads N]
 // Inputs are the bit patterns first … first + inputs − 1; both numbers are multiples of 2^18. Exit code 0: all equal,
 // 1: a difference, 77: no device (1 under FP4SIM_REQUIRE_GPU=1).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,154 +26,18 @@
 #include "reference/contract/digest.h"
 #include "reference/contract/error.h"
 #include "reference/scalar/backend.h"
+#include "reference/scalar/elementary.h"
 #include "reference/simd/backend.h"
+#include "reference/simd/kernels_elementary.h"
 #include "tests/gpu_device.h"
+#include "tests/gpu_sweep.h"
+#include "tests/gpu_sweep_functions.h"
 
-namespace fp4sim {
+namespace fp4sim::test {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 18;  // inputs of one run: a piece and its results stay in a core's caches
 constexpr int64_t kAllInputs = int64_t{1} << 32;
 constexpr int kSkipped = 77;  // ctest's SKIP_RETURN_CODE
-
-// ---- what is computed ----
-
-ValueType f32(Shape shape) { return {DType::f32, std::move(shape), {}, Axis::last}; }
-
-/// A graph on x — kPiece inputs, each `copies` times in a row —, the constants beside it, and the values to compare.
-struct Sweep {
-  struct Constant {
-    ValueId value;
-    std::vector<uint8_t> bytes;
-  };
-  struct Check {
-    std::string name;
-    ValueId value;
-  };
-  Graph graph;
-  const int64_t copies;
-  const ValueId x;
-  std::vector<Constant> constants;
-  std::vector<Check> checks;
-
-  explicit Sweep(Shape shape, int64_t copies_of_input = 1)
-      : copies(copies_of_input), x(add_value(graph, f32(std::move(shape)), ValueKind::input, "x")) {}
-
-  /// A value filled with copies of `element`.
-  template <class T>
-  ValueId constant(ValueType type, const T& element) {
-    const auto count = static_cast<size_t>(type.dtype == DType::u8 ? 1 : element_count(type.shape));
-    std::vector<uint8_t> bytes(count * sizeof(T));
-    for (size_t i = 0; i < count; ++i) std::memcpy(&bytes[i * sizeof(T)], &element, sizeof(T));
-    const std::string name = "constant" + std::to_string(constants.size());
-    constants.push_back({add_value(graph, std::move(type), ValueKind::constant, name), std::move(bytes)});
-    return constants.back().value;
-  }
-  ValueId node(Op op, std::vector<ValueId> inputs, Attrs attrs = {}) {
-    return add_node(graph, op, std::move(inputs), std::move(attrs)).front();
-  }
-  void check(std::string name, ValueId value) {
-    checks.push_back({std::move(name), value});
-    graph.results.push_back(value);
-  }
-
-  ValueId quantize(const std::string& spec, std::vector<ValueId> inputs, const char* axis = "last") {
-    return node(Op::quantize, std::move(inputs),
-                {{"spec", spec}, {"axis", std::string(axis)}, {"stream", int64_t{0}}, {"row_offset", int64_t{0}}});
-  }
-};
-
-/// Every row of §2, nearest even, with its default policy; the FP8 formats with infinities or NaN under `ieee` too.
-Sweep element_formats() {
-  Sweep sweep({kPiece});
-  for (const ElementFormatRow& row : kElementFormats) {
-    std::vector<std::string> specs{std::string(row.name) + ":none:rne"};
-    if (row.format.bits == 8 && row.format.specials != Specials::none) specs.push_back(specs[0] + "+ieee");
-    for (const std::string& spec : specs) sweep.check(spec, sweep.quantize(spec, {sweep.x}));
-  }
-  return sweep;
-}
-
-constexpr float kTensorAmax = 3.7f;
-
-/// Quantizes x by a spec and compares; a tensor amax is given where one is needed, the same for all pieces.
-class ScaleChecks {
- public:
-  explicit ScaleChecks(Sweep& sweep)
-      : sweep_(sweep), step_(sweep.constant(step_type(), StepInfo{})), amax_(sweep.constant(f32({}), kTensorAmax)) {}
-
-  void add(const std::string& what, const std::string& spec, const char* axis) {
-    std::vector<ValueId> inputs{sweep_.x};
-    if (needs_tensor_amax(parse_quant_spec(spec))) inputs.insert(inputs.end(), {step_, amax_});
-    sweep_.check(spec + what, sweep_.quantize(spec, inputs, axis));
-  }
-
- private:
-  Sweep& sweep_;
-  ValueId step_, amax_;
-};
-
-/// Every rule and scale format on blocks of one element, (1, n) along the first axis: the input is the amax, and the
-/// scale follows from it.
-Sweep scale_formats() {
-  Sweep sweep({1, kPiece});
-  ScaleChecks checks(sweep);
-  for (const ScaleRuleRow& row : kScaleRules) {
-    std::vector<const char*> scales{row.scale == ScaleFormat::e8m0   ? "e8m0"
-                                    : row.scale == ScaleFormat::e4m3 ? "e4m3"
-                                                                     : "fp32"};
-    if (row.rule == ScaleRule::one || row.rule == ScaleRule::te) scales.push_back("ue5m3");
-    for (const char* scale : scales) checks.add("", fmt::format("e2m1:b16:{}/{}:rne", scale, row.name), "first");
-  }
-  return sweep;
-}
-
-/// Whole blocks along the last axis, 16 copies of an input: the layout of a training step and its own kernels.
-Sweep whole_blocks() {
-  constexpr int64_t kCopies = 16, kRow = 4096;
-  Sweep sweep({kCopies * kPiece / kRow, kRow}, kCopies);
-  ScaleChecks checks(sweep);
-  for (const char* spec : {"mxfp4", "nvfp4"}) checks.add(" of 16 copies", spec, "last");
-  return sweep;
-}
-
-/// The functions of §8 where ops reach them most directly: exp64 in the activations and in soft, exp in the gradient
-/// and log in the loss of rows of 0 and four inputs (those of one row lie far apart), exp64 of log64 in dge, tanh64 in
-/// dsq.
-Sweep elementary_functions() {
-  constexpr int64_t kInRow = 4, kRows = kPiece / kInRow;
-  Sweep sweep({kPiece});
-  const ValueId x = sweep.x, ones = sweep.constant(f32({kPiece}), 1.0f);
-  sweep.check("silu", sweep.node(Op::silu, {x}));
-  sweep.check("silu_grad, dy = 1", sweep.node(Op::silu_grad, {ones, x}));
-  sweep.check("gelu", sweep.node(Op::gelu, {x}));
-  sweep.check("gelu_grad, dy = 1", sweep.node(Op::gelu_grad, {ones, x}));
-  sweep.check("cast to bf16", sweep.node(Op::cast, {x}, {{"to", "bf16"}}));
-  const ValueId columns = sweep.node(Op::concat, {sweep.constant(f32({kRows}), 0.0f), x});
-  const ValueId rows = sweep.node(Op::permute, {columns},
-                                  {{"view", fmt::format("{},{}", kInRow + 1, kRows)},
-                                   {"perm", "1,0"},
-                                   {"shape", fmt::format("{},{}", kRows, kInRow + 1)}});
-  const ValueId first = sweep.constant({DType::i32, {kRows}, {}, Axis::last}, int32_t{0});
-  const ValueId step = sweep.constant(step_type(), StepInfo{});
-  sweep.check("cross_entropy", sweep.node(Op::cross_entropy, {rows, first}));
-  sweep.check("cross_entropy_grad",
-              sweep.node(Op::cross_entropy_grad, {rows, first, step}, {{"total_rows", int64_t{1}}}));
-  for (const char* format : {"e2m1", "e4m3"}) {
-    const ValueId q = sweep.quantize(std::string(format) + ":none:rne", {x});
-    for (const char* estimator : {"dge(k=5,clip=3)", "dsq(alpha=0.2)", "ewgs(delta=0.1)"})
-      sweep.check(fmt::format("estimator_grad {} {}, dy = 1", format, estimator),
-                  sweep.node(Op::estimator_grad, {ones, x, q}, {{"estimator", estimator}}));
-  }
-  const ValueId q = sweep.quantize("e2m1:none:rne", {x});
-  sweep.check("estimator_grad e2m1 soft(beta=20), dy = 1",
-              sweep.node(Op::estimator_grad, {ones, x, q}, {{"estimator", "soft(beta=20)"}}));
-  sweep.check("soft_forward e2m1 soft(beta=20)",
-              sweep.node(Op::soft_forward, {x, q}, {{"estimator", "soft(beta=20,forward=soft)"}}));
-  return sweep;
-}
-
-// ---- running it ----
 
 /// A sweep's graph compiled on one backend.
 class Side {
@@ -220,10 +87,10 @@ class Side {
   std::unique_ptr<Program> program_;
 };
 
-/// What a check found: pieces with another digest, bytes that differ in them, and about which input the first such
-/// byte belongs to (exactly where results lie in the order of the inputs).
+/// What a check found: pieces with another digest, bytes (of functions: results) that differ in them, and about which
+/// input the first such byte belongs to (exactly where results lie in the order of the inputs).
 struct Verdict {
-  int64_t pieces = 0, bytes = 0;
+  int64_t pieces = 0, differences = 0;
   int64_t input = kAllInputs;
 };
 
@@ -235,14 +102,14 @@ void locate(Side& tested, Side& oracle, size_t check, int64_t first, Verdict& ve
     const auto size = static_cast<int64_t>(got.size());
     for (int64_t i = 0; i < size; ++i) {
       if (got[static_cast<size_t>(i)] == want[static_cast<size_t>(i)]) continue;
-      ++verdict.bytes;
+      ++verdict.differences;
       verdict.input = std::min(verdict.input, first + i * kPiece / size);
     }
   }
 }
 
 struct Options {
-  std::string backend = "cuda";
+  std::string group, backend = "cuda";
   int64_t first = 0, inputs = kAllInputs;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
@@ -253,68 +120,139 @@ std::unique_ptr<Backend> tested_backend(const Options& options) {
   throw UsageError("--backend takes cuda or scalar, not " + options.backend);
 }
 
+/// Runs `work` with the first input of every piece on all threads; an error of one is thrown when all have ended.
+void for_all_pieces(const Options& options, const std::function<void(int64_t)>& work) {
+  std::atomic<int64_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < options.threads; ++t)
+    threads.emplace_back([&] {
+      try {
+        for (int64_t at = next++; at < options.inputs / kPiece; at = next++) work(options.first + at * kPiece);
+      } catch (...) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        failure = std::current_exception();
+        next = options.inputs / kPiece;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
 /// One tested backend in turn for all threads, each of which has a simd backend of one thread: the work on the cores is
 /// the larger part.
-class Comparison {
- public:
-  Comparison(const Sweep& sweep, const Options& options)
-      : sweep_(sweep), options_(options), tested_(tested_backend(options), sweep), verdicts_(sweep.checks.size()) {}
-
-  std::vector<Verdict> run() {
-    std::vector<std::thread> threads;
-    for (int t = 0; t < options_.threads; ++t) threads.emplace_back([this] { work(); });
-    for (std::thread& thread : threads) thread.join();
-    if (failure_) std::rethrow_exception(failure_);
-    return verdicts_;
-  }
-
- private:
-  void work() {
-    try {
-      Side oracle(simd::make_backend(1), sweep_);
-      std::vector<uint32_t> inputs(static_cast<size_t>(kPiece * sweep_.copies));
-      for (int64_t at = next_++; at < options_.inputs / kPiece; at = next_++) {
-        const int64_t first = options_.first + at * kPiece;
-        for (int64_t i = 0; i < kPiece; ++i)
-          std::fill_n(inputs.begin() + i * sweep_.copies, sweep_.copies, static_cast<uint32_t>(first + i));
-        const std::vector<uint64_t> want = oracle.digests(inputs);
-        const std::lock_guard<std::mutex> lock(mutex_);
-        if (failure_) return;
-        const std::vector<uint64_t> got = tested_.digests(inputs);
-        for (size_t check = 0; check < got.size(); ++check)
-          if (got[check] != want[check]) locate(tested_, oracle, check, first, verdicts_[check]);
-      }
-    } catch (...) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      failure_ = std::current_exception();
+std::vector<Verdict> compare_graphs(const Sweep& sweep, const Options& options) {
+  Side tested(tested_backend(options), sweep);
+  std::mutex mutex;  // of the tested side and the verdicts
+  std::vector<Verdict> verdicts(sweep.checks.size());
+  for_all_pieces(options, [&](int64_t first) {
+    thread_local std::unique_ptr<Side> oracle;
+    thread_local std::vector<uint32_t> inputs;
+    if (oracle == nullptr) {
+      oracle = std::make_unique<Side>(simd::make_backend(1), sweep);
+      inputs.resize(static_cast<size_t>(kPiece * sweep.copies));
     }
+    for (int64_t i = 0; i < kPiece; ++i)
+      std::fill_n(inputs.begin() + i * sweep.copies, sweep.copies, static_cast<uint32_t>(first + i));
+    const std::vector<uint64_t> want = oracle->digests(inputs);
+    const std::lock_guard<std::mutex> lock(mutex);
+    const std::vector<uint64_t> got = tested.digests(inputs);
+    for (size_t check = 0; check < got.size(); ++check)
+      if (got[check] != want[check]) locate(tested, *oracle, check, first, verdicts[check]);
+  });
+  return verdicts;
+}
+
+/// The bits of a function's results on simd for kPiece inputs from `first` on, NaN canonical.
+std::vector<uint64_t> host_values(Function f, uint32_t first) {
+  static const simd::ElementaryKernels& kernels = simd::pick_elementary_kernels(simd::available_levels().back());
+  std::vector<float> x(kPiece), y(kPiece);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::bit_cast<float>(first + static_cast<uint32_t>(i));
+  std::vector<double> wide(x.begin(), x.end()), wide_y(kPiece);
+  std::vector<uint64_t> values(kPiece);
+  switch (f) {
+    case Function::exp64: kernels.exp64(wide.data(), wide_y.data(), kPiece); break;
+    case Function::log64: kernels.log64(wide.data(), wide_y.data(), kPiece); break;
+    case Function::tanh64: std::transform(wide.begin(), wide.end(), wide_y.begin(), scalar::tanh64); break;
+    case Function::exp_f32: kernels.exp_f32(x.data(), y.data(), kPiece); break;
+    case Function::log_f32: kernels.log_f32(x.data(), y.data(), kPiece); break;
   }
+  const bool narrow = f == Function::exp_f32 || f == Function::log_f32;
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = narrow                  ? canonical_f32(std::bit_cast<uint32_t>(y[i]))
+                : std::isnan(wide_y[i]) ? 0x7FF8000000000000ull
+                                        : std::bit_cast<uint64_t>(wide_y[i]);
+  return values;
+}
 
-  const Sweep& sweep_;
-  const Options& options_;
-  std::mutex mutex_;  // of everything below but next_
-  Side tested_;
-  std::vector<Verdict> verdicts_;
-  std::exception_ptr failure_;
-  std::atomic<int64_t> next_{0};
-};
+/// Every elementary function by itself.
+std::vector<Verdict> compare_functions(const Options& options) {
+  if (options.backend != "cuda") throw UsageError("the group functions takes --backend cuda only");
+  std::mutex mutex;
+  std::vector<Verdict> verdicts(std::size(kFunctions));
+  for_all_pieces(options, [&](int64_t first) {
+    for (size_t f = 0; f < verdicts.size(); ++f) {
+      const auto start = static_cast<uint32_t>(first);
+      const std::vector<uint64_t> want = host_values(kFunctions[f], start);
+      uint64_t sum = 0;
+      for (size_t i = 0; i < want.size(); ++i) sum += mixed(want[i], start + i);
+      if (sum == device_sum(kFunctions[f], start, kPiece)) continue;
+      const std::vector<uint64_t> got = device_values(kFunctions[f], start, kPiece);
+      const std::lock_guard<std::mutex> lock(mutex);
+      ++verdicts[f].pieces;
+      for (size_t i = 0; i < want.size(); ++i) {
+        if (got[i] == want[i]) continue;
+        ++verdicts[f].differences;
+        verdicts[f].input = std::min(verdicts[f].input, first + static_cast<int64_t>(i));
+      }
+    }
+  });
+  return verdicts;
+}
 
-/// Runs a sweep and prints its checks; the number of those with differences.
-int64_t report(const char* name, const Sweep& sweep, const Options& options) {
-  const auto begin = std::chrono::steady_clock::now();
-  const std::vector<Verdict> verdicts = Comparison(sweep, options).run();
+/// Prints the checks of a group; the number of those with differences.
+int64_t report(const std::string& group, const std::vector<std::string>& names, const std::vector<Verdict>& verdicts,
+               const Options& options, double seconds) {
   int64_t wrong = 0;
   for (size_t i = 0; i < verdicts.size(); ++i) {
     const Verdict& v = verdicts[i];
-    fmt::print(
-        "{:<48} {} inputs, {} mismatches{}\n", sweep.checks[i].name, options.inputs, v.bytes,
-        v.pieces == 0 ? "" : fmt::format(" (bytes, in {} pieces, the first near input {:08X})", v.pieces, v.input));
+    fmt::print("{:<48} {} inputs, {} mismatches{}\n", names[i], options.inputs, v.differences,
+               v.pieces == 0 ? "" : fmt::format(" (in {} pieces, the first near input {:08X})", v.pieces, v.input));
     wrong += v.pieces > 0;
   }
-  fmt::print("{}: {} checks, {} with differences, {:.0f} s\n", name, verdicts.size(), wrong,
-             std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  fmt::print("{}: {} checks, {} with differences, {:.0f} s\n", group, verdicts.size(), wrong, seconds);
   std::fflush(stdout);
   return wrong;
+}
+
+constexpr const char* kFunctionGroup = "functions";
+
+/// Runs a group and prints its checks; the number of those with differences.
+int64_t run_group(const std::string& group, const Options& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  if (group == kFunctionGroup) {
+    const std::vector<Verdict> verdicts = compare_functions(options);
+    return report(group, {std::begin(kFunctionNames), std::end(kFunctionNames)}, verdicts, options, seconds());
+  }
+  for (const SweepGroup& g : sweep_groups()) {
+    if (g.name != group) continue;
+    const Sweep sweep = g.make();
+    const std::vector<Verdict> verdicts = compare_graphs(sweep, options);
+    std::vector<std::string> names;
+    for (const Sweep::Check& check : sweep.checks) names.push_back(check.name);
+    return report(group, names, verdicts, options, seconds());
+  }
+  throw UsageError("no group " + group);
+}
+
+std::vector<std::string> groups_of(const Options& options) {
+  if (!options.group.empty()) return {options.group};
+  std::vector<std::string> all;
+  for (const SweepGroup& group : sweep_groups()) all.push_back(group.name);
+  if (options.backend == "cuda") all.push_back(kFunctionGroup);
+  return all;
 }
 
 Options parse(int argc, char** argv) {
@@ -331,7 +269,9 @@ Options parse(int argc, char** argv) {
             fmt::format("{} takes a multiple of {} from {} to {}, not {}", name, unit, least, most, value));
       return n;
     };
-    if (name == "--backend")
+    if (name == "--group")
+      options.group = value;
+    else if (name == "--backend")
       options.backend = value;
     else if (name == "--first")
       options.first = number(0, kAllInputs - kPiece, kPiece);
@@ -347,24 +287,23 @@ Options parse(int argc, char** argv) {
 }
 
 int run(const Options& options) {
-  const std::string missing = options.backend == "cuda" ? test::missing_device() : "";
+  const std::string missing = options.backend == "cuda" ? missing_device() : "";
   if (!missing.empty()) {
     const char* required = std::getenv("FP4SIM_REQUIRE_GPU");
     fmt::print(stderr, "gpu_sweep_test: {}\n", missing);
     return required != nullptr && std::string(required) == "1" ? 1 : kSkipped;
   }
-  const int64_t wrong =
-      report("element formats", element_formats(), options) + report("scale formats", scale_formats(), options) +
-      report("whole blocks", whole_blocks(), options) + report("elementary functions", elementary_functions(), options);
+  int64_t wrong = 0;
+  for (const std::string& group : groups_of(options)) wrong += run_group(group, options);
   return wrong > 0 ? 1 : 0;
 }
 
 }  // namespace
-}  // namespace fp4sim
+}  // namespace fp4sim::test
 
 int main(int argc, char** argv) {
   try {
-    return fp4sim::run(fp4sim::parse(argc, argv));
+    return fp4sim::test::run(fp4sim::test::parse(argc, argv));
   } catch (const std::exception& e) {
     fmt::print(stderr, "gpu_sweep_test: {}\n", e.what());
     return 1;
