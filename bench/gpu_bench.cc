@@ -101,23 +101,24 @@ void add_quantizations(std::vector<Row>& rows) {
 
 struct ProductSize {
   int64_t m, n, k;
-  Axis axis;  // of k in both operands
+  Axis a_axis = Axis::last, b_axis = Axis::last;  // of k
 };
-constexpr ProductSize kSquare{8192, 8192, 8192, Axis::last}, kHalfSquare{4096, 4096, 4096, Axis::last};
+constexpr ProductSize kSquare{8192, 8192, 8192}, kHalfSquare{4096, 4096, 4096};
 /// y, dx and dw of the layers between width and hidden width.
-constexpr ProductSize kTraining[] = {{kTokens, kHidden, kWidth, Axis::last},
-                                     {kTokens, kWidth, kHidden, Axis::last},
-                                     {kHidden, kWidth, kTokens, Axis::first}};
+constexpr ProductSize kTraining[] = {
+    {kTokens, kHidden, kWidth}, {kTokens, kWidth, kHidden}, {kHidden, kWidth, kTokens, Axis::first, Axis::first}};
 
-void add_product(std::vector<Row>& rows, const std::string& spec, const ProductSize& s, bool wide = false) {
-  const auto operand = [&](int64_t n) {
-    const Shape shape = s.axis == Axis::last ? Shape{n, s.k} : Shape{s.k, n};
-    return spec == "f32" ? f32(shape) : packed(shape, spec, s.axis, wide);
+void add_product(std::vector<Row>& rows, const std::string& a, const std::string& b, const ProductSize& s,
+                 bool wide = false) {
+  const auto operand = [&](const std::string& spec, int64_t n, Axis axis) {
+    const Shape shape = axis == Axis::last ? Shape{n, s.k} : Shape{s.k, n};
+    return spec == "f32" ? f32(shape) : packed(shape, spec, axis, wide);
   };
-  rows.push_back({fmt::format("matmul {}{} {}x{}x{} {}", spec, wide ? " wide" : "", s.m, s.n, s.k, to_string(s.axis)),
+  rows.push_back({fmt::format("matmul {}{} {}x{}x{} {}", a == b ? a : a + "," + b, wide ? " wide" : "", s.m, s.n, s.k,
+                              s.a_axis == s.b_axis ? to_string(s.a_axis) : "mixed"),
                   Op::matmul,
-                  {operand(s.m), operand(s.n)},
-                  {{"a_axis", to_string(s.axis)}, {"b_axis", to_string(s.axis)}},
+                  {operand(a, s.m, s.a_axis), operand(b, s.n, s.b_axis)},
+                  {{"a_axis", to_string(s.a_axis)}, {"b_axis", to_string(s.b_axis)}},
                   2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k)});
 }
 
@@ -145,17 +146,22 @@ void add_attention(std::vector<Row>& rows, const std::string& spec) {
 
 void add_products(std::vector<Row>& rows) {
   for (const char* spec : {"mxfp4", "nvfp4", "e2m1:row:fp32"}) {
-    add_product(rows, spec, kSquare);
-    add_product(rows, spec, kHalfSquare);
-    for (const ProductSize& size : kTraining) add_product(rows, spec, size);
+    add_product(rows, spec, spec, kSquare);
+    add_product(rows, spec, spec, kHalfSquare);
+    for (const ProductSize& size : kTraining) add_product(rows, spec, spec, size);
   }
-  add_product(rows, "mxfp4", kSquare, true);
-  add_product(rows, "mxfp4", kTraining[0], true);
-  for (const char* spec : {"e4m3:row:fp32", "e4m3:tensor:fp32/pow2", "f32", "bf16:none"}) {
-    add_product(rows, spec, kHalfSquare);
-    for (const ProductSize& size : kTraining) add_product(rows, spec, size);
+  add_product(rows, "mxfp4", "mxfp4", kSquare, true);
+  add_product(rows, "mxfp4", "mxfp4", kTraining[0], true);
+  for (const char* spec : {"e4m3:row:fp32", "f32", "bf16:none"}) {
+    add_product(rows, spec, spec, kHalfSquare);
+    for (const ProductSize& size : kTraining) add_product(rows, spec, spec, size);
   }
-  for (const char* spec : {"e4m3:row:fp32", "f32"}) add_product(rows, spec, kSquare);
+  for (const char* spec : {"e4m3:row:fp32", "f32"}) add_product(rows, spec, spec, kSquare);
+  // dx and dw of fp4-dge-occ
+  const std::string dy = "e5m2:tensor:fp32/pow2", forward = "e4m3:tensor:fp32/pow2";
+  add_product(rows, dy, forward, {kTokens, kWidth, kHidden, Axis::last, Axis::first});
+  add_product(rows, dy, forward, {kTokens, kHidden, kWidth, Axis::last, Axis::first});
+  add_product(rows, dy, forward, kTraining[2]);
   for (const char* spec : {"f32", "bf16:none"}) add_attention(rows, spec);
   const std::string occ = "e2m1:row:fp32:rne+occ(0.99,fp32,row)";
   rows.push_back({"sparse_matmul",
@@ -325,7 +331,7 @@ Timing time_row(Backend& backend, Operands& operands, const Row& row) {
 }
 
 void print_row(const Row& row, const Timing& t, double copy) {
-  fmt::print("{:<52}{:>12.2f}{:>10.0f}{:>10.2f}{:>12}\n", row.name, t.seconds * 1e6, t.rate() * 1e-9,
+  fmt::print("{:<72}{:>12.2f}{:>10.0f}{:>10.2f}{:>12}\n", row.name, t.seconds * 1e6, t.rate() * 1e-9,
              static_cast<double>(t.moved) / t.seconds / copy,
              row.operations > 0 ? fmt::format("{:.1f}", row.operations / t.seconds * 1e-12) : "");
   std::fflush(stdout);
@@ -351,7 +357,7 @@ bool wanted(const Row& row, const std::vector<std::string>& texts) {
 int run(const std::vector<std::string>& texts) {
   const auto backend = gpu::make_backend();
   const gpu::DeviceInfo device = gpu::devices().front();
-  fmt::print("{}, driver for CUDA {}\n{:<52}{:>12}{:>10}{:>10}{:>12}\n", device.name, device.driver, "node", "us",
+  fmt::print("{}, driver for CUDA {}\n{:<72}{:>12}{:>10}{:>10}{:>12}\n", device.name, device.driver, "node", "us",
              "GB/s", "of copy", "TFLOP/s");
   Operands operands(*backend);
   const double copy = print_copies(*backend, operands);

@@ -18,7 +18,7 @@ PRODUCTS = {
     "e2m1:row:fp32": ("bf16 from packed mxfp4", 1.7),
     "nvfp4": ("bf16 from packed mxfp4", 0.55),
     "e4m3:row:fp32": ("fp32", 0.8),
-    "e4m3:tensor:fp32/pow2": ("fp32", None),
+    "e5m2:tensor:fp32/pow2,e4m3:tensor:fp32/pow2": ("fp32", None),
     "f32": ("fp32", 0.8),
     "bf16:none": ("fp32", None),
 }
