@@ -145,7 +145,7 @@ peer() {
 }
 
 stage_4() {
-  local status=0 recipe speed speeds=() nodes="single nodes in $LOG" ratios run
+  local status=0 recipe bench speed speeds=() nodes="single nodes in $LOG" ratios run
   for recipe in bf16 fp4-dge-occ mxfp4-ste; do
     run=(train --backend cuda --recipe "$recipe" --model gpt --layers 6 --heads 6 --width 384 --context 256 --batch 64
       --val-fraction 0)
@@ -154,7 +154,9 @@ stage_4() {
     echo "speed $recipe $speed" >> "$LOG"
     limited "$FP4SIM" "${run[@]}" --steps 5 --profile >> "$LOG" 2>&1 || status=1
   done
-  limited "$CARRY/gpu_bench" >> "$LOG" 2>&1 || { status=1 nodes="gpu_bench failed: $(tail -1 "$LOG")"; }
+  for bench in gpu_bench gpu_product_bench; do
+    limited "$CARRY/$bench" >> "$LOG" 2>&1 || { status=1 nodes="$bench failed: $(tail -1 "$LOG")"; }
+  done
   ratios=$(peer) || status=1
   summary "tokens/s: $(printf '%s; ' "${speeds[@]}")$ratios; $nodes"
   return $status
