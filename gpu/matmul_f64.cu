@@ -12,11 +12,11 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kTileM = 128, kTileN = 64;
 constexpr int kSlice = 16;
-constexpr int kStep = 4;             // k of one instruction
-constexpr int kOwn = 4;              // 8×8 outputs of a warp along each side
-constexpr int kWarpSide = 8 * kOwn;  // rows and columns of a warp
+constexpr int kStep = 8;              // k of one instruction
+constexpr int kOwnM = 2, kOwnN = 4;   // instructions of a warp along each side, of 16×8 outputs
+constexpr int kWarpSide = 8 * kOwnN;  // rows and columns of a warp
 constexpr int kWarpsN = kTileN / kWarpSide;
-static_assert(kPanel % kSlice == 0);
+static_assert(kPanel % kSlice == 0 && kWarpSide == 16 * kOwnM);
 
 /// kSlice k of `rows` rows of one operand: read to registers, stored as [k][row]. The pitch keeps the lanes of half a
 /// warp, four k of four rows, in different banks.
@@ -60,40 +60,45 @@ class SliceLoader {
   float held_[kLoads];
 };
 
-/// The outputs of one lane: columns 2t, 2t + 1 of row g of each 8×8 tile, g = lane / 4, t = lane mod 4.
+/// The outputs of one lane: of each 16×8 tile columns 2t, 2t + 1 of row g, then of row g + 8; g = lane / 4, t = lane
+/// mod 4.
 struct LaneOutputs {
-  double dot[kOwn][kOwn][2];
-  float acc[kOwn][kOwn][2];
+  double dot[kOwnM][kOwnN][4];
+  float acc[kOwnM][kOwnN][4];
 
+  static __device__ constexpr int row(int m, int i) { return 16 * m + 8 * (i / 2); }
+  static __device__ constexpr int col(int n, int i) { return 8 * n + i % 2; }
+
+  /// f(m, n, i) for each of them.
+  template <class F>
+  static __device__ void each(const F& f) {
+#pragma unroll
+    for (int m = 0; m < kOwnM; ++m)
+#pragma unroll
+      for (int n = 0; n < kOwnN; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) f(m, n, i);
+  }
   __device__ void clear_dots() {
-#pragma unroll
-    for (auto& row : dot)
-#pragma unroll
-      for (auto& pair : row) pair[0] = pair[1] = 0.0;
+    each([&](int m, int n, int i) { dot[m][n][i] = 0.0; });
   }
   __device__ void clear() {
-#pragma unroll
-    for (auto& row : acc)
-#pragma unroll
-      for (auto& pair : row) pair[0] = pair[1] = 0.0f;
+    each([&](int m, int n, int i) { acc[m][n][i] = 0.0f; });
   }
 };
 
 /// acc = fma(dot rounded once, fl(s_a·s_b), acc), then empty dots. Rows beyond the operand have scales too: zeros.
 __device__ void promote(const float* scales_a, const float* scales_b, LaneOutputs& out) {
-#pragma unroll
-  for (int m = 0; m < kOwn; ++m) {
-    const float sa = scales_a[8 * m];
-#pragma unroll
-    for (int n = 0; n < kOwn; ++n)
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        out.acc[m][n][i] = fma32(static_cast<float>(out.dot[m][n][i]), sa * scales_b[8 * n + i], out.acc[m][n][i]);
-  }
+  LaneOutputs::each([&](int m, int n, int i) {
+    const float scale = scales_a[LaneOutputs::row(m, i)] * scales_b[LaneOutputs::col(n, i)];
+    out.acc[m][n][i] = fma32(static_cast<float>(out.dot[m][n][i]), scale, out.acc[m][n][i]);
+  });
   out.clear_dots();
 }
 
-__global__ void __launch_bounds__(kThreads)
+/// `blocked`: dots of `block` k that are promoted; else one dot over all of k, and no scales.
+template <bool blocked>
+__global__ void __launch_bounds__(kThreads, blocked ? 1 : 2)
     f64_kernel(Operand a, Operand b, OperandScales scales_a, OperandScales scales_b, int64_t block, TileGrid grid,
                Epilogue epilogue) {
   __shared__ double slice_a[kSlice][SliceLoader<kTileM>::kPitch], slice_b[kSlice][SliceLoader<kTileN>::kPitch];
@@ -101,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
   const int row0 = warp / kWarpsN * kWarpSide, col0 = warp % kWarpsN * kWarpSide;
-  const int64_t panel_k = block == 0 ? grid.k : kPanel, last_k = least(tile.last_panel * panel_k, grid.k);
+  const int64_t panel_k = blocked ? kPanel : grid.k, last_k = least(tile.last_panel * panel_k, grid.k);
   int64_t k = tile.first_panel * panel_k;
   SliceLoader<kTileM> next_a(a, tile.matrix, tile.first_row, k);
   SliceLoader<kTileN> next_b(b, tile.matrix, tile.first_col, k);
@@ -110,7 +115,7 @@ __global__ void __launch_bounds__(kThreads)
   next_a.load(last_k - k);
   next_b.load(last_k - k);
   for (int64_t panel = tile.first_panel; panel < tile.last_panel; ++panel) {
-    out.clear();
+    if (blocked) out.clear();
     const int64_t end = least((panel + 1) * panel_k, last_k);
     for (; k < end; k += kSlice) {
       __syncthreads();
@@ -123,32 +128,30 @@ __global__ void __launch_bounds__(kThreads)
       }
 #pragma unroll
       for (int s = 0; s < kSlice; s += kStep) {
-        double fa[kOwn], fb[kOwn];
+        double fa[kOwnM][4], fb[kOwnN][2];
 #pragma unroll
-        for (int i = 0; i < kOwn; ++i) {
-          fa[i] = slice_a[s + t][row0 + 8 * i + g];
-          fb[i] = slice_b[s + t][col0 + 8 * i + g];
-        }
+        for (int m = 0; m < kOwnM; ++m)
 #pragma unroll
-        for (int m = 0; m < kOwn; ++m)
+          for (int i = 0; i < 4; ++i) fa[m][i] = slice_a[s + t + 4 * (i / 2)][row0 + 16 * m + 8 * (i % 2) + g];
 #pragma unroll
-          for (int n = 0; n < kOwn; ++n) multiply_f64(out.dot[m][n], fa[m], fb[n]);
+        for (int n = 0; n < kOwnN; ++n)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) fb[n][i] = slice_b[s + t + 4 * i][col0 + 8 * n + g];
+#pragma unroll
+        for (int m = 0; m < kOwnM; ++m)
+#pragma unroll
+          for (int n = 0; n < kOwnN; ++n) multiply_f64(out.dot[m][n], fa[m], fb[n]);
       }
       const int64_t through = k + kSlice;
-      if (block != 0 && (through % block == 0 || through >= end))
+      if (blocked && (through % block == 0 || through >= end))
         promote(scales_a.block(tile.matrix, quotient(k, block)) + tile.first_row + row0 + g,
                 scales_b.block(tile.matrix, quotient(k, block)) + tile.first_col + col0 + 2 * t, out);
     }
-#pragma unroll
-    for (int m = 0; m < kOwn; ++m)
-#pragma unroll
-      for (int n = 0; n < kOwn; ++n)
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const float v = block == 0 ? static_cast<float>(out.dot[m][n][i]) : out.acc[m][n][i];
-          store_panel(grid, epilogue, panel, tile.matrix, tile.first_row + row0 + 8 * m + g,
-                      tile.first_col + col0 + 8 * n + 2 * t + i, v);
-        }
+    LaneOutputs::each([&](int m, int n, int i) {
+      const float v = blocked ? out.acc[m][n][i] : static_cast<float>(out.dot[m][n][i]);
+      store_panel(grid, epilogue, panel, tile.matrix, tile.first_row + row0 + LaneOutputs::row(m, i) + g,
+                  tile.first_col + col0 + LaneOutputs::col(n, i) + 2 * t, v);
+    });
   }
 }
 
@@ -159,8 +162,8 @@ void matmul_f64(const Operand& a, const Operand& b, const OperandScales& scales_
   TileGrid grid{a.matrices, a.rows, b.rows, a.k,    ceil_div(a.rows, kTileM), ceil_div(b.rows, kTileN),
                 1,          false,  y,      nullptr};
   if (block != 0) grid = tile_grid(a.matrices, a.rows, b.rows, a.k, kTileM, kTileN, y, context);
-  context.launch(f64_kernel, Context::per_block(grid.tiles(), kThreads), a, b, scales_a, scales_b, block, grid,
-                 epilogue);
+  context.launch(block == 0 ? f64_kernel<false> : f64_kernel<true>, Context::per_block(grid.tiles(), kThreads), a, b,
+                 scales_a, scales_b, block, grid, epilogue);
   sum_panels(grid, epilogue, context);
 }
 

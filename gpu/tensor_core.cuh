@@ -55,11 +55,12 @@ __device__ inline void multiply_k16(int (&c)[4], uint32_t a0, uint32_t a1, uint3
       : "r"(a0), "r"(a1), "r"(b));
 }
 
-/// c += a·b for 8×8 outputs and 4 k of binary64. a: k t of row g; b: k t of column g; c: columns 2t, 2t + 1 of row g.
-__device__ inline void multiply_f64(double (&c)[2], double a, double b) {
-  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-      : "+d"(c[0]), "+d"(c[1])
-      : "d"(a), "d"(b));
+/// c += a·b for 16×8 outputs and 8 k of binary64. a: k t of rows g and g + 8, then k t + 4 of both; b: k t and t + 4 of
+/// column g; c: columns 2t, 2t + 1 of row g, then of row g + 8.
+__device__ inline void multiply_f64(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
 }
 
 }  // namespace fp4sim::gpu
