@@ -1,7 +1,7 @@
 #include "tests/gpu_sweep_functions.h"
 
-#include "gpu/cuda_error.h"
 #include "gpu/elementary.cuh"
+#include "gpu/launch.h"
 
 namespace fp4sim::test {
 namespace {
@@ -45,13 +45,16 @@ class Words {
  public:
   explicit Words(int64_t count) : bytes_(static_cast<size_t>(count) * sizeof(uint64_t)) {
     FP4SIM_CUDA_CALL(cudaMalloc(&data_, bytes_));
-    FP4SIM_CUDA_CALL(cudaMemset(data_, 0, bytes_));
+    FP4SIM_CUDA_CALL(cudaMemsetAsync(data_, 0, bytes_, nullptr));
   }
   ~Words() { cudaFree(data_); }
   Words(const Words&) = delete;
   Words& operator=(const Words&) = delete;
   uint64_t* data() const { return static_cast<uint64_t*>(data_); }
-  void download(uint64_t* to) const { FP4SIM_CUDA_CALL(cudaMemcpy(to, data_, bytes_, cudaMemcpyDeviceToHost)); }
+  void download(uint64_t* to) const {
+    FP4SIM_CUDA_CALL(cudaMemcpyAsync(to, data_, bytes_, cudaMemcpyDeviceToHost, nullptr));
+    FP4SIM_CUDA_CALL(cudaStreamSynchronize(nullptr));
+  }
 
  private:
   size_t bytes_;
@@ -65,11 +68,12 @@ unsigned blocks_of(int64_t count) {
 
 template <Function f>
 void launch(bool sum, uint32_t first, int64_t count, const Words& to) {
+  gpu::Context context(nullptr, 0, kThreads);
+  const gpu::Grid grid{dim3(blocks_of(count)), dim3(kThreads)};
   if (sum)
-    add_values<f><<<blocks_of(count), kThreads>>>(first, count, reinterpret_cast<unsigned long long*>(to.data()));
+    context.launch(add_values<f>, grid, first, count, reinterpret_cast<unsigned long long*>(to.data()));
   else
-    store_values<f><<<blocks_of(count), kThreads>>>(first, count, to.data());
-  FP4SIM_CUDA_CALL(cudaGetLastError());
+    context.launch(store_values<f>, grid, first, count, to.data());
 }
 
 void launch(Function f, bool sum, uint32_t first, int64_t count, const Words& to) {
