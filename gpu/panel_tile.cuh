@@ -87,7 +87,8 @@ struct PanelOutputs {
   /// read before they are needed; the last read goes one k beyond the slice, which the buffers have room for.
   template <int pitch_a, int pitch_b>
   __device__ void add_slice(const float* a, const float* b) {
-    constexpr int kUnroll = 8;
+    constexpr int kOutputs = Shape::kOwnM * Shape::kOwnN;
+    constexpr int kUnroll = kOutputs > 64 ? 4 : kOutputs > 32 ? 8 : 16;  // about 512 products: the first cache of code
     float fa[2][Shape::kOwnM], fb[2][Shape::kOwnN];
     SideM::read(a, fa[0]);
     SideN::read(b, fb[0]);
