@@ -132,12 +132,29 @@ __global__ void encode_residuals(const float* wide, const uint32_t* amax, int64_
   static_cast<uint8_t*>(csr.values)[entry] = finite ? static_cast<uint8_t>(encode(scaled, codec)) : uint8_t{0};
 }
 
+/// y = x with the residuals added, a warp a vector.
 __global__ void add_entries(const float* x, CsrView csr, float* y) {
   const int64_t v = thread_number() / kWarp;
   if (v >= csr.vectors.count) return;
   for (int64_t entry = csr.row_ptr[v] + threadIdx.x % kWarp; entry < csr.row_ptr[v + 1]; entry += kWarp) {
     const int64_t i = csr.vectors.at(v, csr.col[entry]);
     y[i] = x[i] + csr.residual(entry);
+  }
+}
+
+/// The same for vectors that lie one after the other in quads, which are copied on the way.
+__global__ void copy_and_add_entries(const float* x, CsrView csr, float* y) {
+  const int64_t v = thread_number() / kWarp, length = csr.vectors.length;
+  if (v >= csr.vectors.count) return;
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const float* from = x + v * length;
+  float* to = y + v * length;
+  for (int64_t quad = lane; quad < length / 4; quad += kWarp)
+    reinterpret_cast<float4*>(to)[quad] = reinterpret_cast<const float4*>(from)[quad];
+  __syncwarp();
+  for (int64_t entry = csr.row_ptr[v] + lane; entry < csr.row_ptr[v + 1]; entry += kWarp) {
+    const int32_t position = csr.col[entry];
+    to[position] = from[position] + csr.residual(entry);
   }
 }
 
@@ -256,6 +273,8 @@ void ops::add_residual(const NodeCall& call, Context& context) {
   const float* x = in_data<float>(call, 0);
   const CsrView csr = csr_view_of(call.in[1]);
   float* y = out_data<float>(call);
+  if (x != y && csr.vectors.stride == 1 && csr.vectors.length % 4 == 0)
+    return context.launch(copy_and_add_entries, context.per_warp(csr.vectors.count), x, csr, y);
   context.copy(y, x, 4 * count_in(call, 0));
   context.launch(add_entries, context.per_warp(csr.vectors.count), x, csr, y);
 }
