@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gpu/digest.h"
+#include "gpu/lanes.h"
 #include "gpu/launch.h"
 #include "gpu/schedule.h"
 #include "gpu/staging.h"
@@ -13,6 +14,7 @@
 namespace fp4sim::gpu {
 namespace {
 
+constexpr int kMostLanes = 16;
 constexpr int kMaxThreads = 512;  // of a block: leaves 128 registers to each
 
 /// Bytes of scratch memory that a node or step takes.
@@ -42,15 +44,34 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// One step as a CUDA graph, and the scratch memory that its steps share.
+/// An event that ends with its owner.
+class Event {
+ public:
+  Event() { FP4SIM_CUDA_CALL(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(cudaStream_t stream) { FP4SIM_CUDA_CALL(cudaEventRecord(event_, stream)); }
+  void let_wait(cudaStream_t stream) { FP4SIM_CUDA_CALL(cudaStreamWaitEvent(stream, event_, 0)); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// A plan as a CUDA graph: its steps on some lanes, each a stream while the graph is captured, with scratch memory that
+/// the steps of a lane share.
 class GraphProgram final : public Program {
  public:
-  GraphProgram(const Plan& plan, Context& context) : stream_(context.stream()) {
+  GraphProgram(const Plan& plan, const Context& context, int lanes) : stream_(context.stream()) {
     const std::vector<Step> steps = schedule(plan);
-    int64_t scratch = 0;
-    for (const Step& step : steps) scratch = std::max(scratch, scratch_of(step, context));
-    arena_ = std::make_unique<DeviceBuffer>(scratch, stream_);
-    cudaGraph_t graph = capture(steps, scratch, context);
+    const std::vector<Placement> placements = place(steps, static_cast<size_t>(lanes));
+    for (int i = 0; i < lanes; ++i) lanes_.push_back(std::make_unique<Lane>(context, i == 0 ? stream_ : nullptr));
+    for (size_t s = 0; s < steps.size(); ++s) {
+      Lane& lane = *lanes_[placements[s].lane];
+      lane.scratch = std::max(lane.scratch, scratch_of(steps[s], lane.context));
+    }
+    for (const auto& lane : lanes_) lane->arena = std::make_unique<DeviceBuffer>(lane->scratch, stream_);
+    cudaGraph_t graph = capture(steps, placements);
     const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
     cudaGraphDestroy(graph);
     require(status, "cudaGraphInstantiate");
@@ -62,14 +83,28 @@ class GraphProgram final : public Program {
   void run() override { FP4SIM_CUDA_CALL(cudaGraphLaunch(executable_, stream_)); }
 
  private:
-  cudaGraph_t capture(const std::vector<Step>& steps, int64_t scratch, Context& context) {
+  struct Lane {
+    /// On a stream of its own unless one is given.
+    Lane(const Context& like, cudaStream_t given)
+        : own(given == nullptr ? std::make_unique<Stream>() : nullptr),
+          context(own == nullptr ? given : own->get(), like.multiprocessors(), like.threads()) {}
+
+    std::unique_ptr<Stream> own;
+    Context context;
+    int64_t scratch = 0;
+    std::unique_ptr<DeviceBuffer> arena;
+    Event over;
+  };
+
+  cudaGraph_t capture(const std::vector<Step>& steps, const std::vector<Placement>& placements) {
+    std::vector<std::unique_ptr<Event>> over(steps.size());  // of the steps that others wait for
+    for (const Placement& placement : placements)
+      for (const size_t d : placement.waits)
+        if (over[d] == nullptr) over[d] = std::make_unique<Event>();
     FP4SIM_CUDA_CALL(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
     cudaGraph_t graph = nullptr;
     try {
-      for (const Step& step : steps) {
-        context.begin(false, arena_->data(), scratch);
-        launch(step, context);
-      }
+      put(steps, placements, over);
     } catch (...) {
       cudaStreamEndCapture(stream_, &graph);  // its failure is the consequence of the one being reported
       if (graph != nullptr) cudaGraphDestroy(graph);
@@ -79,15 +114,33 @@ class GraphProgram final : public Program {
     return graph;
   }
 
+  /// All steps on their lanes, which fork from the first and join it again.
+  void put(const std::vector<Step>& steps, const std::vector<Placement>& placements,
+           const std::vector<std::unique_ptr<Event>>& over) {
+    lanes_[0]->over.record(stream_);
+    for (size_t i = 1; i < lanes_.size(); ++i) lanes_[0]->over.let_wait(lanes_[i]->context.stream());
+    for (size_t s = 0; s < steps.size(); ++s) {
+      Lane& lane = *lanes_[placements[s].lane];
+      for (const size_t d : placements[s].waits) over[d]->let_wait(lane.context.stream());
+      lane.context.begin(false, lane.arena->data(), lane.scratch);
+      launch(steps[s], lane.context);
+      if (over[s] != nullptr) over[s]->record(lane.context.stream());
+    }
+    for (size_t i = 1; i < lanes_.size(); ++i) {
+      lanes_[i]->over.record(lanes_[i]->context.stream());
+      lanes_[i]->over.let_wait(stream_);
+    }
+  }
+
   cudaStream_t stream_;
-  std::unique_ptr<DeviceBuffer> arena_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
   cudaGraphExec_t executable_ = nullptr;
 };
 
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const BackendOptions& options, int multiprocessors)
-      : device_(options.device), context_(stream_.get(), multiprocessors, options.threads) {}
+      : device_(options.device), context_(stream_.get(), multiprocessors, options.threads), lanes_(options.lanes) {}
 
   std::string name() const override { return "cuda"; }
 
@@ -158,7 +211,7 @@ class CudaBackend final : public Backend {
       for (const ValueId v : node.outputs) out.push_back(plan.graph.type(v));
       check(node, in, out);
     }
-    return std::make_unique<GraphProgram>(plan, context_);
+    return std::make_unique<GraphProgram>(plan, context_, lanes_);
   }
 
   void synchronize() override {
@@ -172,6 +225,7 @@ class CudaBackend final : public Backend {
   int device_;
   Stream stream_;
   Context context_;
+  int lanes_;
   StagingRing staging_;
   std::unique_ptr<DeviceBuffer> arena_, digest_;  // arena_: scratch of nodes run one by one
   int64_t capacity_ = 0;                          // bytes of arena_
@@ -185,6 +239,8 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
     throw Error("no CUDA device " + std::to_string(options.device) + ": there are " + std::to_string(list.size()));
   if (options.threads < 32 || options.threads > kMaxThreads || options.threads % 32 != 0)
     throw Error("a block has a multiple of 32 and at most 512 threads, not " + std::to_string(options.threads));
+  if (options.lanes < 1 || options.lanes > kMostLanes)
+    throw Error("a graph has 1 to " + std::to_string(kMostLanes) + " lanes, not " + std::to_string(options.lanes));
   FP4SIM_CUDA_CALL(cudaSetDevice(options.device));
   return std::make_unique<CudaBackend>(options, list[static_cast<size_t>(options.device)].multiprocessors);
 }

@@ -27,6 +27,7 @@ std::vector<DeviceInfo> devices();
 struct BackendOptions {
   int device = 0;
   int threads = 256;  // block size of kernels whose work is split freely: a multiple of 32, at most 512
+  int lanes = 3;      // streams of a compiled plan: its independent steps run side by side
 };
 
 /// Throws Error if there is no such device.

@@ -25,7 +25,7 @@ struct FoldSources {
 /// Shared memory of a block: the ring of stages.
 template <class Fold>
 struct FoldRing {
-  static constexpr int kStages = Fold::kMatrices == 1 ? 10 : 5;
+  static constexpr int kStages = Fold::kMatrices == 1 ? 7 : 4;  // 28 to 33 KiB: seven or six blocks a multiprocessor
   float x[kStages][Fold::kMatrices][kSumRows][kWarp];
   float factors[kStages][kSumRows][Fold::kFactors > 0 ? Fold::kFactors : 1];
 };

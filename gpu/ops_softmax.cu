@@ -1,5 +1,6 @@
 // causal_softmax and cross_entropy with their gradients (numerics.md §9): one warp per row. A lane meets the same
 // elements in every pass, so the exponentials of a long row wait for their sum in the output.
+#include "gpu/divisor.cuh"
 #include "gpu/elementary.cuh"
 #include "gpu/ops.h"
 #include "gpu/row_passes.cuh"
@@ -36,6 +37,18 @@ __device__ inline void mask_row(float* y, int64_t n, int64_t size) {
   for (int64_t j = from < n ? from + kWarp : from; j < size; j += kWarp) y[j] = 0.0f;
 }
 
+/// e/sum for exponentials and their sum, which is at least 1 or NaN: where e is not tiny, nothing of the divisor's
+/// steps is lost below binary32.
+class Share {
+ public:
+  __device__ explicit Share(float sum) : sum_(sum), divisor_(sum) {}
+  __device__ float operator()(float e) const { return e >= 0x1p-60f ? divisor_.quotient_of(e) : e / sum_; }
+
+ private:
+  float sum_;
+  Divisor divisor_;
+};
+
 template <class Row>
 __global__ void __launch_bounds__(kRowThreads)
     causal_softmax_kernel(const float* zs, float* ps, int64_t rows, int64_t size, float scale) {
@@ -49,8 +62,8 @@ __global__ void __launch_bounds__(kRowThreads)
   const auto get = [&](auto i) { return z[i] * scale; };
   const float mx = row.max(get);
   auto e = exponentials_of(row, p);
-  const float sum = keep_exponentials(row, e, mx, get);
-  row.each([&](auto i) { p[row.at(i)] = e[i] / sum; });
+  const Share share(keep_exponentials(row, e, mx, get));
+  row.each([&](auto i) { p[row.at(i)] = share(e[i]); });
 }
 
 template <class Row>
@@ -95,12 +108,12 @@ __global__ void __launch_bounds__(kRowThreads)
   const auto get = [&](auto i) { return z[i]; };
   const float mx = row.max(get);
   auto e = exponentials_of(row, dz);
-  const float sum = keep_exponentials(row, e, mx, get);
+  const Share share(keep_exponentials(row, e, mx, get));
   const float w = step->loss_scale / total_rows;
   const int64_t target = targets[index];
   const bool valid = target >= 0 && target < classes;
   row.each([&](auto i) {
-    const float p = e[i] / sum;
+    const float p = share(e[i]);
     dz[row.at(i)] = valid ? (p - (row.at(i) == target ? 1.0f : 0.0f)) * w : canonical_nan();
   });
 }

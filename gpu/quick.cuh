@@ -60,12 +60,16 @@ FP4SIM_HD Logistic quick_logistic(double z) {
 /// The exponent field of a binary64 number.
 FP4SIM_HD int exponent_field(double v) { return static_cast<int>(bits_of(v) >> 52) & 0x7FF; }
 
-/// True if all numbers within a relative 2^(k−37) of y round to the same normal float, 0 ≤ k ≤ 11.
+/// True if all numbers within a relative 2^(k−37) of y, whose binary32 is normal, round to the same float, 0 ≤ k ≤ 11.
+FP4SIM_HD bool rounds_alike(double y, int k) {
+  const int below = static_cast<int>(bits_of(y) & 0x1FFFFFFFu) - 0x10000000;  // from the middle, in last places of y
+  return (below < 0 ? -below : below) > 0x10000 << k;
+}
+
+/// The same for any y: false where its binary32 is not normal.
 FP4SIM_HD bool rounds_surely(double y, int k) {
-  const int below =
-      static_cast<int>(bits_of(y) & 0x1FFFFFFFu) - 0x10000000;  // from the middle, in units of y's last place
   const int exponent = exponent_field(y) - 1023;
-  return (below < 0 ? -below : below) > 0x10000 << k && exponent >= -126 && exponent <= 126;
+  return rounds_alike(y, k) && exponent >= -126 && exponent <= 126;
 }
 
 }  // namespace fp4sim::gpu

@@ -76,7 +76,7 @@ class HeldRow {
   template <class Get>
   __device__ float max(const Get& get) const {
     float mx = -float_of(kF32Inf);
-    each([&](int k) { mx = max_of(mx, get(k)); });
+    each([&](int k) { mx = greater_of(mx, get(k)); });
     return max_of_lanes(mx);
   }
   /// Whole warps skip what lies behind the row's end.

@@ -22,9 +22,20 @@ __device__ inline float sum_of_lanes(float v) {
   return __shfl_sync(kAllLanes, v, 0);
 }
 
+/// max_of in one instruction: NaN wins, and +0 is above −0.
+__device__ inline float greater_of(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float v;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+  return v;
+#else
+  return max_of(a, b);
+#endif
+}
+
 __device__ inline float max_of_lanes(float v) {
 #pragma unroll
-  for (int h = kWarp / 2; h > 0; h /= 2) v = max_of(v, __shfl_xor_sync(kAllLanes, v, h));
+  for (int h = kWarp / 2; h > 0; h /= 2) v = greater_of(v, __shfl_xor_sync(kAllLanes, v, h));
   return v;
 }
 
@@ -60,7 +71,7 @@ __device__ float sum_of_row(int64_t n, const Fold& fold) {
 template <class Get>
 __device__ float max_of_row(int64_t n, const Get& get) {
   float mx = get(lane_index() < n ? lane_index() : 0);
-  for (int64_t i = lane_index() + kWarp; i < n; i += kWarp) mx = max_of(mx, get(i));
+  for (int64_t i = lane_index() + kWarp; i < n; i += kWarp) mx = greater_of(mx, get(i));
   return max_of_lanes(mx);
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <iterator>
 
+#include "gpu/accesses.h"
 #include "gpu/fusions.h"
 #include "gpu/ops.h"
 
@@ -24,50 +25,6 @@ constexpr const Fusion* kFusions[] = {&kOptimizer,    &kQuantizeBoth, &kBiasAndP
                                       &kNormGradSums, &kElements,     &kElementsAndNorm};
 
 constexpr size_t kReach = 24;  // steps that a node may pass by to join another
-
-/// Bytes of a buffer that a step reads or writes.
-struct Access {
-  const Buffer* buffer;
-  int64_t begin, end;
-  bool write;
-};
-
-bool overlap(const Access& a, const Access& b) { return a.buffer == b.buffer && a.begin < b.end && b.begin < a.end; }
-
-void add_accesses(const Tensor& tensor, bool write, std::vector<Access>& list) {
-  for (const Part& part : tensor.parts)
-    if (part.buffer != nullptr && part.bytes > 0)
-      list.push_back({part.buffer, part.offset, part.offset + part.bytes, write});
-}
-
-/// What a chain touches: values that stay inside of it do not count.
-std::vector<Access> accesses(const Chain& chain) {
-  std::vector<Access> list;
-  for (size_t k = 0; k < chain.nodes.size(); ++k) {
-    const BoundNode& node = chain.nodes[k];
-    for (size_t i = 0; i < node.in.size(); ++i) {
-      const bool inside = k > 0 && chain.nodes[k - 1].node->outputs[0] == node.node->inputs[i];
-      if (!inside) add_accesses(node.in[i], false, list);
-    }
-    for (size_t o = 0; o < node.out.size(); ++o)
-      if (o > 0 || chain.stored[k]) add_accesses(node.out[o], true, list);
-  }
-  return list;
-}
-
-std::vector<Access> accesses(const Step& step) {
-  std::vector<Access> list;
-  for (const Chain& chain : step.chains) std::ranges::copy(accesses(chain), std::back_inserter(list));
-  return list;
-}
-
-/// True if the order of two steps matters.
-bool conflict(const std::vector<Access>& a, const std::vector<Access>& b) {
-  for (const Access& x : a)
-    for (const Access& y : b)
-      if ((x.write || y.write) && overlap(x, y)) return true;
-  return false;
-}
 
 /// True if one kernel may do all of this: no write covers an input, or where the kernel works in place, it covers that
 /// exactly.

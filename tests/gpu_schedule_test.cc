@@ -1,9 +1,16 @@
 // Plans of several nodes on the cuda backend: what joins, what stays apart, and the bits of scalar in every value that
 // somebody sees.
 #include <bit>
+#include <chrono>
+#include <iostream>
+#include <optional>
 #include <random>
 
 #include "cli/train/executor.h"
+#include "cli/train/recipe.h"
+#include "cli/train/training_step.h"
+#include "gpu/accesses.h"
+#include "gpu/lanes.h"
 #include "gpu/schedule.h"
 #include "pch.h"
 #include "reference/scalar/backend.h"
@@ -40,20 +47,23 @@ class Builder {
   ValueId step() const { return step_; }
   Graph& graph() { return graph_; }
 
-  /// The steps of the plan that the executor makes, as text. Needs no device.
-  std::vector<std::string> steps() const {
+  /// The steps of the plan that the executor makes. Needs no device; the tensors have no memory.
+  std::vector<gpu::Step> schedule() const {
     struct NoMemory : Buffer {};
     const train::MemoryPlan plan = train::plan_memory(graph_);
-    std::vector<NoMemory> owned(graph_.values.size());
-    NoMemory arena;
+    static std::vector<NoMemory> owned(1000);  // accesses compare their addresses
+    static NoMemory arena;
     std::vector<Tensor> tensors;
-    for (size_t v = 0; v < owned.size(); ++v) {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
       const bool temporary = graph_.values[v].kind == ValueKind::temporary;
       tensors.push_back(place_tensor(graph_.values[v].type, temporary ? &arena : &owned[v],
                                      temporary ? std::max<int64_t>(plan.offsets[v], 0) : 0));
     }
+    return gpu::schedule({graph_, tensors});
+  }
+  std::vector<std::string> steps() const {
     std::vector<std::string> names;
-    for (const gpu::Step& step : gpu::schedule({graph_, tensors})) names.push_back(gpu::to_string(step));
+    for (const gpu::Step& step : schedule()) names.push_back(gpu::to_string(step));
     return names;
   }
 
@@ -197,9 +207,9 @@ class GpuPlans : public NeedsDevice<> {
   static void expect_bits_of_scalar(Builder builder, const std::string& what) {
     Builder again = builder;
     const auto want = builder.run(*scalar::make_backend());
-    for (const int threads : {256, 96}) {
+    for (const int lanes : {1, 3, 7}) {
       Builder copy = again;
-      const auto got = copy.run(*gpu::make_backend({.device = 0, .threads = threads}));
+      const auto got = copy.run(*gpu::make_backend({.device = 0, .threads = 32 * lanes, .lanes = lanes}));
       ASSERT_EQ(got.size(), want.size());
       for (size_t v = 0; v < want.size(); ++v)
         for (size_t i = 0; i < want[v].size(); ++i) {
@@ -282,6 +292,86 @@ TEST_F(GpuPlans, random_graphs_give_the_bits_of_scalar) {
     expect_bits_of_scalar(b, "seed " + std::to_string(seed));
   }
   EXPECT_LT(steps, nodes * 9 / 10) << "hardly anything joins";
+}
+
+/// Loss and norm of the gradients after three steps of a model that fills the device, and the milliseconds of one.
+struct Trained {
+  std::vector<std::vector<float>> values;
+  double milliseconds;
+};
+Trained train_on_lanes(const std::string& recipe, int lanes) {
+  train::ModelConfig config;
+  config.layers = 6, config.heads = 6, config.width = 384, config.context = 256, config.vocab = 65;
+  config = train::resolved(config);
+  train::StepOptions options;
+  options.batch = 64;
+  train::TrainingStep step = train::build_training_step(config, train::load_recipe(recipe), options);
+  const auto backend = gpu::make_backend({.device = 0, .lanes = lanes});
+  train::ValueStore store(*backend);
+  std::mt19937 random(5);
+  for (const train::ParameterInfo& info : train::parameter_infos(config)) {
+    store.ensure(info.name, {DType::f32, info.shape, {}, Axis::last});
+    store.upload(info.name, train::initial_values(info, config, 1));
+  }
+  train::Executor executor(*backend, step.graph, store);
+  std::vector<int32_t> tokens(static_cast<size_t>(options.batch * config.context));
+  for (int32_t& t : tokens) t = static_cast<int32_t>(random() % 65);
+  for (const auto& inputs : {step.ids, step.targets})
+    executor.set_input(inputs[0], tokens.data(), static_cast<int64_t>(tokens.size() * sizeof(int32_t)));
+  const StepInfo info{.lr = 1e-3, .beta1_power = 0.9, .beta2_power = 0.99};
+  executor.set_input(step.step, &info, sizeof info);
+  for (int i = 0; i < 3; ++i) executor.run();
+  Trained trained{{executor.read(step.loss), executor.read(step.grad_norm)}, 0};
+  constexpr int kTimed = 10;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kTimed; ++i) executor.run();
+  backend->synchronize();
+  const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - begin;
+  trained.milliseconds = passed.count() / kTimed;
+  for (const train::ParameterInfo& p : train::parameter_infos(config)) trained.values.push_back(store.download(p.name));
+  return trained;
+}
+
+TEST_F(GpuPlans, a_training_step_gives_the_same_bits_on_any_number_of_lanes) {
+  for (const char* recipe : {"mxfp4-ste", "fp4-dge-occ"}) {
+    const Trained one = train_on_lanes(recipe, 1);
+    std::cout << recipe << ": milliseconds a step on 1 lane: " << one.milliseconds;
+    for (const int lanes : {2, 3, 4, 6}) {
+      const Trained more = train_on_lanes(recipe, lanes);
+      std::cout << ", " << lanes << ": " << more.milliseconds;
+      EXPECT_TRUE(more.values == one.values) << recipe << ' ' << lanes;
+    }
+    std::cout << std::endl;
+  }
+}
+
+TEST(GpuLanes, keep_every_order_that_matters) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    const std::vector<gpu::Step> steps = random_graph(seed).schedule();
+    for (const size_t lanes : {1, 2, 5}) {
+      const std::vector<gpu::Placement> placements = gpu::place(steps, lanes);
+      std::vector<std::vector<bool>> before(steps.size(), std::vector<bool>(steps.size()));  // [s][d]: d is over
+      const auto follow = [&](size_t s, size_t d) {
+        before[s][d] = true;
+        for (size_t e = 0; e < d; ++e) before[s][e] = before[s][e] || before[d][e];
+      };
+      std::vector<std::optional<size_t>> tails(lanes);
+      bool parallel = false;
+      for (size_t s = 0; s < steps.size(); ++s) {
+        std::optional<size_t>& tail = tails.at(placements[s].lane);
+        if (tail) follow(s, *tail);
+        for (const size_t d : placements[s].waits) follow(s, d);
+        tail = s;
+        for (size_t d = 0; d < s; ++d) {
+          parallel = parallel || !before[s][d];
+          if (gpu::conflict(gpu::accesses(steps[s]), gpu::accesses(steps[d]))) {
+            ASSERT_TRUE(before[s][d]) << "seed " << seed << ": steps " << d << " and " << s;
+          }
+        }
+      }
+      EXPECT_TRUE(lanes > 1 || !parallel);
+    }
+  }
 }
 
 }  // namespace
