@@ -145,18 +145,63 @@ __device__ uint32_t finite_share(const float* x, const Layout& l, int64_t begin,
   return most;
 }
 
-/// Each block of threads takes `share` units; one that meets a NaN or an Inf looks again, block by block.
+/// Each block of threads takes pieces of `share` units, a grid apart; one that meets a NaN or an Inf looks at its
+/// pieces again, block by block.
 __global__ void __launch_bounds__(kPartThreads) finite_parts(const float* x, Layout l, int64_t share, uint32_t* parts) {
   __shared__ uint32_t warps[kPartThreads / kWarp];
-  const int64_t begin = blockIdx.x * share, end = least(begin + share, units_of(l));
-  const int64_t first = begin_of_unit(begin, l) / kVector, last = begin_of_unit(end, l) / kVector;
-  const float most = strided_magnitude(reinterpret_cast<const float4*>(x), first + threadIdx.x, kPartThreads, last);
+  const int64_t units = units_of(l), step = gridDim.x * share;
+  float most = 0;
+  for (int64_t begin = blockIdx.x * share; begin < units; begin += step) {
+    const int64_t first = begin_of_unit(begin, l) / kVector;
+    const int64_t last = begin_of_unit(least(begin + share, units), l) / kVector;
+    const auto* fours = reinterpret_cast<const float4*>(x);
+    most = larger_magnitude(most, strided_magnitude(fours, first + threadIdx.x, kPartThreads, last));
+  }
   uint32_t maximum = block_maximum(magnitude_bits(most), warps);
   if (maximum >= kF32Inf) {
-    __syncthreads();
-    maximum = block_maximum(finite_share(x, l, begin, end), warps);
+    uint32_t finite = 0;
+    for (int64_t begin = blockIdx.x * share; begin < units; begin += step)
+      finite = max(finite, finite_share(x, l, begin, least(begin + share, units)));
+    __syncthreads();  // everybody has read the words of the warps
+    maximum = block_maximum(finite, warps);
   }
   if (threadIdx.x == 0) parts[blockIdx.x] = maximum;
+}
+
+constexpr int kColumnThreads = 256, kColumnRows = 16;  // rows of one warp
+constexpr int kColumnTileCols = kWarp * kVector, kColumnTileRows = kColumnThreads / kWarp * kColumnRows;
+
+/// Whole columns of a matrix: a block of threads takes kColumnTileRows rows of kColumnTileCols columns.
+__global__ void __launch_bounds__(kColumnThreads) whole_columns(const float* x, Layout l, uint32_t* maxima) {
+  alignas(16) __shared__ float warps[kColumnThreads / kWarp][kColumnTileCols];
+  const int64_t across = (l.cols + kColumnTileCols - 1) / kColumnTileCols;
+  const int64_t down = (l.matrix_rows + kColumnTileRows - 1) / kColumnTileRows;
+  const int64_t outer = quotient(blockIdx.x, across), matrix = quotient(outer, down);
+  const int64_t first_col = (blockIdx.x - outer * across) * kColumnTileCols;
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int64_t row = (outer - matrix * down) * kColumnTileRows + warp * kColumnRows, col = first_col + lane * kVector;
+  const int rows = col < l.cols ? static_cast<int>(least(l.matrix_rows - row, kColumnRows)) : 0;
+  const float* from = x + (matrix * l.matrix_rows + row) * l.cols + col;
+  float4 e[kColumnRows];
+#pragma unroll
+  for (int r = 0; r < kColumnRows; ++r)
+    e[r] = r < rows ? *reinterpret_cast<const float4*>(from + r * l.cols) : make_float4(0, 0, 0, 0);
+  float most[kVector] = {};
+#pragma unroll
+  for (const float4& f : e) {
+    most[0] = larger_magnitude(most[0], f.x);
+    most[1] = larger_magnitude(most[1], f.y);
+    most[2] = larger_magnitude(most[2], f.z);
+    most[3] = larger_magnitude(most[3], f.w);
+  }
+  *reinterpret_cast<float4*>(&warps[warp][lane * kVector]) = make_float4(most[0], most[1], most[2], most[3]);
+  __syncthreads();
+  const int mine = static_cast<int>(threadIdx.x);
+  if (mine >= kColumnTileCols || first_col + mine >= l.cols) return;
+  float of_column = 0;
+#pragma unroll
+  for (int w = 0; w < kColumnThreads / kWarp; ++w) of_column = larger_magnitude(of_column, warps[w][mine]);
+  add_maximum(maxima + matrix * l.cols + first_col + mine, magnitude_bits(of_column), down == 1);
 }
 
 /// A grid of at most eight blocks of threads on each multiprocessor, for loops over `items`.
@@ -170,7 +215,10 @@ Grid looping(int64_t items, const Context& context) {
 void block_maxima(const float* x, const Layout& l, uint32_t* maxima, Context& context) {
   context.zero(maxima, l.blocks * 4);
   if (l.elements() == 0) return;
-  if (l.col_step > 1) {
+  if (l.col_step == 1 && l.grid_rows == 1 && l.cols % kVector == 0) {
+    const int64_t tiles = ceil_div(l.matrix_rows, kColumnTileRows) * ceil_div(l.cols, kColumnTileCols);
+    context.launch(whole_columns, Context::per_block(l.rows / l.matrix_rows * tiles, kColumnThreads), x, l, maxima);
+  } else if (l.col_step > 1) {
     const int64_t pieces = ceil_div(std::min(l.col_step, l.cols), kPieceCols);
     context.launch(row_pieces, context.per_warp(l.rows * l.grid_cols * pieces), x, l, pieces, maxima);
   } else {
@@ -201,7 +249,9 @@ AmaxParts whole_amax(const float* x, int64_t elements, Context& context) {
 }
 
 AmaxParts finite_amax(const float* x, const Layout& l, Context& context) {
-  const int64_t units = units_of(l), share = ceil_div(units, AmaxParts::kMost), parts = ceil_div(units, share);
+  constexpr int64_t kPiece = int64_t{16} * kPartThreads;  // elements
+  const int64_t units = units_of(l), share = std::max<int64_t>(1, kPiece / ceil_div(l.elements(), units));
+  const int64_t parts = std::min<int64_t>(ceil_div(units, share), AmaxParts::kMost);
   auto* words = context.scratch<uint32_t>(AmaxParts::kMost);
   context.launch(finite_parts, Context::per_block(parts, kPartThreads), x, l, share, words);
   return {words, static_cast<int>(parts)};

@@ -11,7 +11,7 @@ namespace fp4sim::gpu {
 constexpr int kTileRows = 32, kTileCols = kWarp * kVector, kTileThreads = 128;
 constexpr int kThreadRows = kTileRows / (kTileThreads / kWarp);
 
-/// The tile of this block of threads and what of it this thread takes.
+/// A tile and what of it this thread takes.
 struct ColumnTile {
   int64_t matrix, tile_row;
   int64_t first_col;  // of the tile
@@ -19,10 +19,10 @@ struct ColumnTile {
   int rows;           // of this thread that exist, 0 … kThreadRows; 0 beyond the last column
 };
 
-__device__ inline ColumnTile column_tile(const Layout& l) {
+__device__ inline ColumnTile column_tile(const Layout& l, int64_t block) {
   const int64_t across = (l.cols + kTileCols - 1) / kTileCols, down = (l.matrix_rows + kTileRows - 1) / kTileRows;
-  const int64_t outer = quotient(blockIdx.x, across), matrix = quotient(outer, down), tile_row = outer - matrix * down;
-  const int64_t first_col = (blockIdx.x - outer * across) * kTileCols;
+  const int64_t outer = quotient(block, across), matrix = quotient(outer, down), tile_row = outer - matrix * down;
+  const int64_t first_col = (block - outer * across) * kTileCols;
   const int64_t row = tile_row * kTileRows + threadIdx.x / kWarp * kThreadRows;
   const int64_t col = first_col + threadIdx.x % kWarp * kVector;
   const int64_t left = col < l.cols && row < l.matrix_rows ? least(l.matrix_rows - row, kThreadRows) : 0;

@@ -24,4 +24,27 @@ FP4SIM_HD uint32_t e2m1_word(float y) {
   return bits_of(to_four + saturated(half - 2.0f));
 }
 
+/// a·b + c and a + c rounded toward zero; c ≥ 2^23 and the results are below 2^24.
+FP4SIM_HD float fma_toward_zero(float a, float b, float c) {
+#ifdef __CUDA_ARCH__
+  return __fmaf_rz(a, b, c);
+#else
+  return static_cast<float>(std::floor(static_cast<double>(a) * b + c));
+#endif
+}
+
+/// The e2m1 code of |y| by sr32: up if `random` lies below the 32 bits that follow the lower code (§3); y is finite. As
+/// in e2m1_word the code before rounding is a sum of three parts, of which at most one is no whole number; all the
+/// differences are exact.
+FP4SIM_HD uint32_t e2m1_sr32(float y, uint32_t random) {
+  constexpr float kIntegers = 0x1p23f;
+  const float half = fabsf(y) * 0.5f;
+  const float two = saturated(half), four = saturated(half - 1.0f), six = saturated(half - 2.0f);
+  const float lower = fma_toward_zero(six, 1.0f, fma_toward_zero(four, 2.0f, fma_toward_zero(two, 4.0f, kIntegers)));
+  const float whole = lower - kIntegers;
+  const float rest = fma32(four, 2.0f, fma32(two, 4.0f, -whole)) + six;  // [0, 1)
+  const auto threshold = static_cast<uint32_t>(rest * 0x1p32f);
+  return (bits_of(lower) & 7u) + (random < threshold ? 1u : 0u);
+}
+
 }  // namespace fp4sim::gpu

@@ -34,6 +34,23 @@ FP4SIM_HD double dge_multiplier(double y, const Estimator& e, const ElementForma
   return m < e.clip ? m : e.clip;
 }
 
+/// dge_multiplier of e2m1 for |y| ≤ 6. Its steps are powers of two, so that the quotient by one is a product. `power`:
+/// 1/k − 1 in binary64.
+FP4SIM_HD double dge_multiplier_e2m1(double y, const Estimator& e, double power) {
+  const double a = magnitude(y);
+  const bool negative = y < 0;  // then the interval's upper end is the one nearer to zero, and open
+  const bool halves = negative ? a <= 2 : a < 2, ones = negative ? a <= 4 : a < 4;
+  const double per_step = halves ? 2.0 : ones ? 1.0 : 0.5;
+  const double steps = a * per_step, below = floor(steps);
+  const double last = halves || ones || negative ? below : 2.0;  // the last interval is closed: 6 lies in [4, 6]
+  const double lo = negative ? -((below < steps ? below + 1 : below) / per_step) : last / per_step;
+  double u = magnitude(2.0 * (y - lo) * per_step - 1.0);
+  if (e.eps > 0) u = sqrt64(u * u + e.eps * e.eps);
+  if (u == 0) return e.clip;
+  const double m = exp64(power * log64(u)) / e.k;
+  return m < e.clip ? m : e.clip;
+}
+
 FP4SIM_HD double dsq_multiplier(double y, const Estimator& e, const ElementFormat& f) {
   const Interval in = interval_of(y, f);
   const double width = in.hi - in.lo, middle = (in.lo + in.hi) / 2.0;

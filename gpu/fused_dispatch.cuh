@@ -40,6 +40,7 @@ void with_nearest_encoder(const ElementFormat& f, const Launch& launch) {
 template <class Launch>
 void with_encoder(const QuantizeCall& call, const Launch& launch) {
   const Quantizer& q = call.q.quantizer;
+  if (is_stochastic(q.rounding) && q.element == kE2m1) return launch(E2m1Stochastic{call.source});
   if (is_stochastic(q.rounding)) return launch(ShortStochastic{short_codec_of(q.codec()), call.source});
   if (q.ieee) return launch(ShortNearest{short_codec_of(q.codec())});
   with_nearest_encoder(q.element, launch);

@@ -1,4 +1,5 @@
 // Encoders of the fused kernels: codes of four or eight neighbours as a bit string, the first in the lowest bits.
+// ready() is what a thread encodes with: it has read what lies in memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,6 +13,7 @@ namespace fp4sim::gpu {
 
 /// e2m1, round to nearest even, saturated. y is no NaN.
 struct E2m1Nearest {
+  __device__ const E2m1Nearest& ready() const { return *this; }
   __device__ int bits() const { return 4; }
 
   /// The codes of elements i … i + 3 of the tensor.
@@ -50,6 +52,7 @@ __device__ inline uint32_t fp8_codes(const float (&y)[4], [[maybe_unused]] const
 template <bool e4m3>
 struct Fp8Nearest {
   ShortCodec codec;  // of the host's build
+  __device__ const Fp8Nearest& ready() const { return *this; }
   __device__ int bits() const { return 8; }
   __device__ uint32_t four(const float (&y)[4], int64_t) const { return fp8_codes<e4m3>(y, codec); }
 };
@@ -59,6 +62,7 @@ struct Fp8Nearest {
 template <bool e2m3>
 struct Fp6Nearest {
   ShortCodec wide;  // e4m3 or e5m2, of the host's build
+  __device__ const Fp6Nearest& ready() const { return *this; }
   __device__ int bits() const { return 6; }
   __device__ uint32_t four(const float (&y)[4], int64_t) const {
     constexpr float kFactor = e2m3 ? 0x1p-6f : 0x1p-12f;
@@ -75,6 +79,7 @@ struct Fp6Nearest {
 /// Other formats of at most 8 bits, round to nearest even.
 struct ShortNearest {
   ShortCodec codec;
+  __device__ const ShortNearest& ready() const { return *this; }
   __device__ int bits() const { return codec.bits; }
   __device__ uint32_t four(const float (&y)[4], int64_t) const {
     uint32_t string = 0;
@@ -84,20 +89,55 @@ struct ShortNearest {
   }
 };
 
-/// Formats of at most 8 bits, sr32; i and the index of the tensor's element 0 are multiples of 4, so that four
-/// neighbours take the four words of one Philox call.
+/// The random words of elements i … i + 3 of a tensor; i and the index of the tensor's element 0 are multiples of 4, so
+/// that four neighbours take the four words of one Philox call. Key and step are read once.
+class RandomFours {
+ public:
+  __device__ explicit RandomFours(const RandomSource& source)
+      : seed_(source.step->seed), first_(source.first / 4), stream_(source.stream), step_(source.step->step) {}
+  __device__ PhiloxWords operator()(int64_t i) const {
+    return philox(seed_, first_ + static_cast<uint64_t>(i) / 4, stream_, step_);
+  }
+
+ private:
+  uint64_t seed_, first_;
+  uint32_t stream_, step_;
+};
+
+/// Formats of at most 8 bits, sr32.
 struct ShortStochastic {
+  struct Ready {
+    ShortCodec codec;
+    RandomFours random;
+    __device__ int bits() const { return codec.bits; }
+    __device__ uint32_t four(const float (&y)[4], int64_t i) const {
+      const PhiloxWords words = random(i);
+      uint32_t string = 0;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) string |= encode_short_sr32(y[k], words.w[k], codec) << (k * codec.bits);
+      return string;
+    }
+  };
   ShortCodec codec;
   RandomSource source;
-  __device__ int bits() const { return codec.bits; }
-  __device__ uint32_t four(const float (&y)[4], int64_t i) const {
-    const PhiloxWords words =
-        philox(source.step->seed, (source.first + static_cast<uint64_t>(i)) / 4, source.stream, source.step->step);
-    uint32_t string = 0;
+  __device__ Ready ready() const { return {codec, RandomFours(source)}; }
+};
+
+/// e2m1, sr32. y is finite.
+struct E2m1Stochastic {
+  struct Ready {
+    RandomFours random;
+    __device__ int bits() const { return 4; }
+    __device__ uint32_t four(const float (&y)[4], int64_t i) const {
+      const PhiloxWords words = random(i);
+      uint32_t codes = 0;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) string |= encode_short_sr32(y[k], words.w[k], codec) << (k * codec.bits);
-    return string;
-  }
+      for (int k = 0; k < 4; ++k) codes |= (e2m1_sr32(y[k], words.w[k]) | (bits_of(y[k]) >> 28 & 8u)) << (4 * k);
+      return codes;
+    }
+  };
+  RandomSource source;
+  __device__ Ready ready() const { return {RandomFours(source)}; }
 };
 
 /// Writes the string of four codes of an even number of bits: `index` of the four among all of the tensor.

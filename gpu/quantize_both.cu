@@ -36,10 +36,11 @@ __device__ void store_scaled(const Four& e, float factor, bool finite, int64_t i
 /// `l`: the layout along the first axis; blocks along the last one have as many elements.
 template <class Encoder>
 __global__ void __launch_bounds__(kTileThreads)
-    quantize_tiles(const float* x, Layout l, ScaleMaker maker, Encoder encoder, Target last, Target first) {
+    quantize_tiles(const float* x, Layout l, ScaleMaker maker, Encoder unready, Target last, Target first) {
+  const auto& encoder = unready.ready();
   alignas(16) __shared__ float maxima[kWarps][kTileCols];
   alignas(16) __shared__ float factors[kMostBlocks][kTileCols];  // NaN for nonfinite blocks
-  const ColumnTile tile = column_tile(l);
+  const ColumnTile tile = column_tile(l, blockIdx.x);
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, block_size = static_cast<int>(l.row_step);
   Four e[kThreadRows];
   load_tile(x, tile, l, e);
@@ -104,8 +105,8 @@ bool same_bytes(const ValueType& t) { return fused_tensor_takes(t) || fused_wide
 /// Specs with a tensor scale are left out: which blocks are finite, and so A, depends on the axis.
 bool either_axis(const ValueType& a, const ValueType& b) {
   const ValueType &last = a.axis == Axis::last ? a : b, &first = a.axis == Axis::last ? b : a;
-  return !has_tensor_scale(a.spec) && !is_stochastic(a.spec.rounding) && fused_blocks_take(last, 0) &&
-         fused_columns_take(first, 0);
+  return !has_tensor_scale(a.spec) && !is_stochastic(a.spec.rounding) && !uses_ieee(a.spec) &&
+         fused_blocks_take(last, 0) && fused_columns_take(first, 0);
 }
 
 void quantize_same(const NodeCall& a, const NodeCall& b, Context& context) {
@@ -133,7 +134,7 @@ void quantize_both(const NodeCall& a, const NodeCall& b, Context& context) {
   const NodeCall &last = a.out[0].type.axis == Axis::last ? a : b, &first = a.out[0].type.axis == Axis::last ? b : a;
   const PackedView q = view_of(first.out[0]);
   const QuantizeCall call{in_data<float>(first, 0), q, {}, {}, nullptr};
-  with_encoder(call, [&](const auto& encoder) {
+  with_nearest_encoder(q.quantizer.element, [&](const auto& encoder) {
     using Encoder = std::decay_t<decltype(encoder)>;
     context.launch(quantize_tiles<Encoder>, Context::per_block(column_tiles(q.layout), kTileThreads), call.x, q.layout,
                    scale_maker_of(q.quantizer), encoder, target_of(last), target_of(first));

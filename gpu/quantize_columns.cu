@@ -12,12 +12,14 @@ constexpr int kMostBlocks = kTileRows / 16;  // scale blocks of one column of a 
 
 template <bool two_level, class Encoder>
 __global__ void __launch_bounds__(kTileThreads)
-    quantize_columns(const float* x, Layout l, ScaleMaker maker, TensorPart part, Encoder encoder, uint8_t* codes,
+    quantize_columns(const float* x, Layout l, ScaleMaker maker, TensorPart part, Encoder unready, uint8_t* codes,
                      uint8_t* scales) {
   __shared__ float tensor[2];  // S and d
+  const auto& encoder = unready.ready();
   alignas(16) __shared__ float maxima[kWarps][kTileCols];
   alignas(16) __shared__ float factors[kMostBlocks][kTileCols];  // NaN for nonfinite blocks
-  const ColumnTile tile = column_tile(l);
+  const ColumnTile tile = column_tile(
+      l, two_level ? gridDim.x - 1 - blockIdx.x : blockIdx.x);  // backwards: what A's pass left in the caches
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   Four e[kThreadRows];
   load_tile(x, tile, l, e);

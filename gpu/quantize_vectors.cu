@@ -4,6 +4,8 @@
 #include "gpu/divisor.cuh"
 #include "gpu/fused.cuh"
 #include "gpu/fused_dispatch.cuh"
+#include "gpu/hopper.cuh"
+#include "gpu/tensor_core.cuh"
 
 namespace fp4sim::gpu {
 namespace {
@@ -51,43 +53,71 @@ __global__ void __launch_bounds__(kThreads) quantize_short_rows(const float* x, 
                        amax < kF32Inf ? four_codes(held[i], by, encoder) : 0u);
 }
 
-/// One block of threads a row, whose first elements stay in registers; the others are read again from the caches.
-template <int kRowThreads, class Encoder>
-__global__ void __launch_bounds__(kRowThreads)
-    quantize_long_rows(const float* x, int64_t fours, Quantizer q, Encoder encoder, uint8_t* codes, float* scales) {
-  constexpr int kHeld = 8;
-  __shared__ uint32_t warps[kRowThreads / kWarp];
-  const int64_t row = blockIdx.x, beyond = int64_t{kHeld} * kRowThreads + threadIdx.x;
-  const int thread = static_cast<int>(threadIdx.x);
-  const float4* from = reinterpret_cast<const float4*>(x) + row * fours;
-  const auto load = [from](int64_t i) { return four_of(from[i]); };
-  Four held[kHeld] = {};
-  float greatest = 0;
-#pragma unroll
-  for (int i = 0; i < kHeld; ++i)
-    if (thread + i * kRowThreads < fours) held[i] = load(thread + i * kRowThreads);
-#pragma unroll
-  for (int i = 0; i < kHeld; ++i)
-    for (const float v : held[i].v) greatest = larger_magnitude(greatest, v);
-#pragma unroll 4
-  for (int64_t i = beyond; i < fours; i += kRowThreads)
-    for (const float v : load(i).v) greatest = larger_magnitude(greatest, v);
-  uint32_t amax = warp_max(magnitude_bits(greatest));
-  if (thread % kWarp == 0) warps[thread / kWarp] = amax;
-  __syncthreads();
-  for (const uint32_t of_warp : warps) amax = max(amax, of_warp);
+constexpr int kHeldFours = 8;  // of one thread, of a row that shared memory holds
+constexpr int kRing = 3;       // rows of a block of threads: one in work, two on their way
 
+/// Rows of at most kHeldFours·4·kRowThreads elements, a grid apart: each thread copies its elements of the rows to come
+/// into a ring that only it reads.
+template <int kRowThreads, class Encoder>
+__global__ void __launch_bounds__(kRowThreads) quantize_ring_rows(const float4* x, int64_t rows, int fours, Quantizer q,
+                                                                  Encoder encoder, uint8_t* codes, float* scales) {
+  auto* ring = reinterpret_cast<float4*>(dynamic_shared());  // [kRing][kHeldFours][kRowThreads]
+  __shared__ uint32_t warps[2][kRowThreads / kWarp];         // of alternate rows
+  const int thread = static_cast<int>(threadIdx.x);
+  const auto slot = [&](int stage, int i) { return ring + (stage * kHeldFours + i) * kRowThreads + thread; };
+  const auto request = [&](int64_t row, int stage) {
+#pragma unroll
+    for (int i = 0; i < kHeldFours; ++i)
+      if (row < rows && thread + i * kRowThreads < fours)
+        copy_async16(slot(stage, i), x + row * fours + thread + i * kRowThreads);
+    commit_copies();
+  };
+  for (int stage = 0; stage < kRing - 1; ++stage) request(blockIdx.x + int64_t{stage} * gridDim.x, stage);
+  int stage = 0, parity = 0;
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    request(row + int64_t{kRing - 1} * gridDim.x, stage == 0 ? kRing - 1 : stage - 1);
+    wait_copies<kRing - 1>();
+    Four held[kHeldFours] = {};
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < kHeldFours; ++i)
+      if (thread + i * kRowThreads < fours) held[i] = four_of(*slot(stage, i));
+#pragma unroll
+    for (int i = 0; i < kHeldFours; ++i)
+#pragma unroll
+      for (const float v : held[i].v) most = larger_magnitude(most, v);
+    const uint32_t amax = block_maximum(magnitude_bits(most), warps[parity]);
+    const float scale = vector_scale(amax, q);
+    const Divisor by(scale);
+    if (thread == 0) scales[row] = scale;
+#pragma unroll
+    for (int i = 0; i < kHeldFours; ++i)
+      if (thread + i * kRowThreads < fours)
+        store_four_codes(codes, row * fours + thread + i * kRowThreads, encoder.bits(),
+                         amax < kF32Inf ? four_codes(held[i], by, encoder) : 0u);
+    stage = stage == kRing - 1 ? 0 : stage + 1;
+    parity ^= 1;
+  }
+}
+
+/// One block of threads a row of any length, read twice.
+template <class Encoder>
+__global__ void __launch_bounds__(kThreads)
+    quantize_any_rows(const float4* x, int64_t fours, Quantizer q, Encoder encoder, uint8_t* codes, float* scales) {
+  __shared__ uint32_t warps[kThreads / kWarp];
+  const int64_t first = blockIdx.x * fours;
+  float most = 0;
+#pragma unroll 4
+  for (int64_t i = threadIdx.x; i < fours; i += kThreads)
+    for (const float v : four_of(x[first + i]).v) most = larger_magnitude(most, v);
+  const uint32_t amax = block_maximum(magnitude_bits(most), warps);
   const float scale = vector_scale(amax, q);
   const Divisor by(scale);
-  if (thread == 0) scales[row] = scale;
-  const auto write = [&](int64_t i, const Four& e) {
-    store_four_codes(codes, row * fours + i, encoder.bits(), amax < kF32Inf ? four_codes(e, by, encoder) : 0u);
-  };
-#pragma unroll
-  for (int i = 0; i < kHeld; ++i)
-    if (thread + i * kRowThreads < fours) write(thread + i * kRowThreads, held[i]);
+  if (threadIdx.x == 0) scales[blockIdx.x] = scale;
 #pragma unroll 4
-  for (int64_t i = beyond; i < fours; i += kRowThreads) write(i, load(i));
+  for (int64_t i = threadIdx.x; i < fours; i += kThreads)
+    store_four_codes(codes, first + i, encoder.bits(),
+                     amax < kF32Inf ? four_codes(four_of(x[first + i]), by, encoder) : 0u);
 }
 
 /// Codes of a tile under the columns' maxima, which are known; the first tile of a column writes its scale.
@@ -95,7 +125,8 @@ template <class Encoder>
 __global__ void __launch_bounds__(kTileThreads)
     quantize_long_columns(const float* x, Layout l, Quantizer q, const uint32_t* maxima, Encoder encoder,
                           uint8_t* codes, float* scales) {
-  const ColumnTile tile = column_tile(l);
+  const ColumnTile tile =
+      column_tile(l, gridDim.x - 1 - blockIdx.x);  // backwards: what the maxima's pass left in the caches
   if (tile.rows == 0) return;
   Four e[kThreadRows];
   load_tile(x, tile, l, e);
@@ -116,6 +147,19 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
+template <int kRowThreads, class Encoder>
+void ring_rows(const QuantizeCall& call, const Encoder& encoder, Context& context) {
+  const Layout& l = call.q.layout;
+  constexpr int kBytes = kRing * kHeldFours * kRowThreads * static_cast<int>(sizeof(float4));
+  constexpr int kPerMultiprocessor = 512 / kRowThreads;  // as many as shared memory holds
+  const auto kernel = quantize_ring_rows<kRowThreads, Encoder>;
+  FP4SIM_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
+  const int64_t blocks = std::min<int64_t>(l.rows, int64_t{kPerMultiprocessor} * context.multiprocessors());
+  context.launch(kernel, Context::per_block(blocks, kRowThreads, kBytes), reinterpret_cast<const float4*>(call.x),
+                 l.rows, static_cast<int>(l.cols / kVector), call.q.quantizer, encoder, codes_of(call),
+                 scales_of<float>(call));
+}
+
 template <class Encoder>
 void rows(const QuantizeCall& call, const Encoder& encoder, Context& context) {
   const Layout& l = call.q.layout;
@@ -126,11 +170,14 @@ void rows(const QuantizeCall& call, const Encoder& encoder, Context& context) {
         fours <= kFew * kWarp ? quantize_short_rows<kFew, Encoder> : quantize_short_rows<kMore, Encoder>;
     context.launch(kernel, Context::per_block(ceil_div(l.rows, kThreads / kWarp), kThreads), call.x, l.rows,
                    static_cast<int>(fours), call.q.quantizer, encoder, codes_of(call), scales_of<float>(call));
+  } else if (fours <= kHeldFours * kNarrow) {
+    ring_rows<kNarrow>(call, encoder, context);
+  } else if (fours <= kHeldFours * kWide) {
+    ring_rows<kWide>(call, encoder, context);
   } else {
-    const bool narrow = fours <= 8 * kNarrow;  // in registers
-    const auto kernel = narrow ? quantize_long_rows<kNarrow, Encoder> : quantize_long_rows<kWide, Encoder>;
-    context.launch(kernel, Context::per_block(l.rows, narrow ? kNarrow : kWide), call.x, fours, call.q.quantizer,
-                   encoder, codes_of(call), scales_of<float>(call));
+    context.launch(quantize_any_rows<Encoder>, Context::per_block(l.rows, kThreads),
+                   reinterpret_cast<const float4*>(call.x), fours, call.q.quantizer, encoder, codes_of(call),
+                   scales_of<float>(call));
   }
 }
 

@@ -78,7 +78,7 @@ TEST(GpuCodec, decodes_every_code_as_scalar_does) {
   }
 }
 
-TEST(GpuCodec, finds_e2m1_magnitudes_by_three_sums_as_scalar_does) {
+TEST(GpuCodec, finds_e2m1_magnitudes_by_clamped_sums_as_scalar_does) {
   const auto check = [](float y) {
     if (std::isnan(y)) return true;
     return (gpu::e2m1_word(y) & 0xFFu) == (scalar::encode_value(y, kE2m1, Rounding::rne, false) & 7u);
@@ -88,6 +88,18 @@ TEST(GpuCodec, finds_e2m1_magnitudes_by_three_sums_as_scalar_does) {
     ASSERT_TRUE(check(y)) << show_bits(y);
   }
   for (const double y : numbers_for(kE2m1)) ASSERT_TRUE(check(static_cast<float>(y))) << y;
+}
+
+TEST(GpuCodec, rounds_e2m1_magnitudes_stochastically_by_clamped_sums_as_scalar_does) {
+  std::mt19937 random(4);
+  const auto check = [&](float y) {
+    if (!std::isfinite(y)) return;
+    for (const uint32_t r : {0u, 0x7FFFFFFFu, 0x80000000u, 0xFFFFFFFFu, static_cast<uint32_t>(random())})
+      ASSERT_EQ(gpu::e2m1_sr32(y, r), scalar::encode_value(y, kE2m1, Rounding::sr32, false, r) & 7u)
+          << show_bits(y) << " random " << r;
+  };
+  for (uint64_t bits = 0; bits <= 0xFFFFFFFFu; bits += 15013) check(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (const double y : numbers_for(kE2m1)) check(static_cast<float>(y));
 }
 
 TEST(GpuCodec, encodes_and_decodes_binary32_numbers_by_the_short_way_as_scalar_does) {
@@ -219,6 +231,17 @@ TEST(GpuScale, gives_the_scales_and_y_of_scalar_under_every_rule_and_profile) {
         ASSERT_EQ(std::bit_cast<uint64_t>(gpu::scaled_value(x, scale, got, q)),
                   std::bit_cast<uint64_t>(scalar::scaled_value(x, scale, want, spec)))
             << text << " " << show_bits(x) << " of " << show_bits(amax);
+    }
+  }
+}
+
+TEST(GpuEstimators, give_the_dge_multipliers_of_e2m1_by_the_short_way_as_scalar_does) {
+  for (const char* text : {"dge(5,3)", "dge(k=2.5,clip=4,eps=0.1)", "dge(8,3)"}) {
+    const Estimator e = parse_estimator(text);
+    for (const double y : numbers_for(kE2m1)) {
+      if (!(std::fabs(y) <= 6)) continue;
+      const auto quick = static_cast<float>(gpu::dge_multiplier_e2m1(y, e, 1.0 / e.k - 1.0));
+      ASSERT_TRUE(same_bits(quick, scalar::estimator_multiplier(y, e, kE2m1))) << text << " " << y;
     }
   }
 }
