@@ -9,12 +9,13 @@ namespace {
 
 using WideUnits = ProductPlan<Int8Rule, 2, 256, kPair>;
 using NarrowUnits = ProductPlan<Int8Rule, 2, 128, 1>;
+using Either = ProductPlan<EitherRule, 2, 192, kPair>;
 using Folded = ProductPlan<FoldedRule, 3, 128, 1>;
 using HalvesPlan = ProductPlan<HalvesRule, 3, 128, 1>;
 
 /// What the tiles of one product are computed from and with.
 struct Launch {
-  WidePair pair;
+  Operands operands;
   Epilogue epilogue;
   float unit = 1.0f;  // of integers
   UnfitFlags unfit = {nullptr, 0};
@@ -27,8 +28,8 @@ void launch_product(const Launch& l, const TileGrid& grid, Context& context) {
   const auto kernel = product_kernel<Plan>;
   FP4SIM_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes));
   const int64_t clusters = std::min<int64_t>(grid.tiles(), context.multiprocessors() / Plan::kCluster);
-  context.launch(kernel, Context::per_block(clusters * Plan::kCluster, Plan::kThreads, Plan::kSharedBytes), l.pair.a,
-                 l.pair.b, grid, l.epilogue, l.unit, l.unfit, l.certificates, l.map);
+  context.launch(kernel, Context::per_block(clusters * Plan::kCluster, Plan::kThreads, Plan::kSharedBytes), l.operands,
+                 grid, l.epilogue, l.unit, l.unfit, l.certificates, l.map);
 }
 
 /// The whole k of each tile in one block of threads.
@@ -47,41 +48,51 @@ TileGrid whole_tiles(const ProductShape& s, float* y) {
 }
 
 /// How a product of integers is cut.
+enum class UnitTiles { wide, middle, narrow };
 struct UnitGrid {
-  bool wide;
+  UnitTiles tiles;
   TileGrid grid;
-  int64_t rows() const { return wide ? WideUnits::kRows * WideUnits::kCluster : NarrowUnits::kRows; }
-  int64_t cols() const { return wide ? WideUnits::kCols : NarrowUnits::kCols; }
 };
 
-/// Cuts k into parts where whole tiles would leave multiprocessors without work, if `exact`: every sum is below 2^24,
-/// so binary32 holds those of parts.
-UnitGrid unit_grid(const ProductShape& shape, bool exact, float* y, Context& context) {
-  UnitGrid u{true, whole_tiles<WideUnits>(shape, y)};
-  const int64_t processors = context.multiprocessors();
-  if (shape.n >= 1024 && u.grid.tiles() >= processors) return u;
-  u = {false, whole_tiles<NarrowUnits>(shape, y)};
-  if (!exact || u.grid.tiles() >= processors || u.grid.panels == 1) return u;
-  constexpr double kFinish = 1.0;  // the time of a tile's outputs, in panels
+/// Cuts the panels of tiles that would leave multiprocessors without work into the parts of the shortest time.
+void split_panels(TileGrid& grid, int64_t processors, Context& context) {
+  if (grid.tiles() >= processors || grid.panels == 1) return;
+  constexpr double kFinish = 0.5;  // the time of a tile's outputs, in panels
   double least_time = 0;
-  const int64_t tiles = u.grid.tiles(), panels = u.grid.panels;
-  for (int64_t length = panels; length > 0; --length) {
-    const int64_t rounds = ceil_div(tiles * ceil_div(panels, length), processors);
+  const int64_t tiles = grid.tiles();
+  for (int64_t length = grid.panels; length > 0; --length) {
+    const int64_t rounds = ceil_div(tiles * ceil_div(grid.panels, length), processors);
     const double time = static_cast<double>(rounds) * (static_cast<double>(length) + kFinish);
-    if (length < panels && time >= least_time) continue;
-    least_time = time, u.grid.part_panels = length;
+    if (length < grid.panels && time >= least_time) continue;
+    least_time = time, grid.part_panels = length;
   }
-  u.grid.split = u.grid.part_panels < panels;
-  if (u.grid.split) u.grid.partial = context.scratch<float>(u.grid.parts() * shape.matrices * shape.m * shape.n);
+  grid.split = grid.part_panels < grid.panels;
+  if (grid.split) grid.partial = context.scratch<float>(grid.parts() * grid.matrices * grid.m * grid.n);
+}
+
+/// The tiles of certified sums, or of the vector rule. `exact`: every sum is below 2^24, so binary32 holds those of
+/// parts of k.
+UnitGrid unit_grid(const ProductShape& shape, bool exact, float* y, Context& context) {
+  const int64_t processors = context.multiprocessors();
+  if (is_small(shape)) {
+    UnitGrid u{UnitTiles::middle, whole_tiles<Either>(shape, y)};
+    if (exact) split_panels(u.grid, processors / Either::kCluster, context);
+    return u;
+  }
+  UnitGrid u{UnitTiles::wide, whole_tiles<WideUnits>(shape, y)};
+  if (shape.n >= 1024 && u.grid.tiles() >= processors) return u;
+  u = {UnitTiles::narrow, whole_tiles<NarrowUnits>(shape, y)};
+  if (exact) split_panels(u.grid, processors, context);
   return u;
 }
 
 void launch_units(const Launch& l, const UnitGrid& u, Context& context) {
-  if (u.wide) return launch_product<WideUnits>(l, u.grid, context);
+  if (u.tiles == UnitTiles::wide) return launch_product<WideUnits>(l, u.grid, context);
+  if (u.tiles == UnitTiles::middle) return launch_product<Either>(l, u.grid, context);
   launch_product<NarrowUnits>(l, u.grid, context);
 }
 
-/// Bands of whole tiles, as many as the table takes.
+/// Bands of whole tiles of so many rows or columns, as many as the table takes.
 void choose_bands(RowNorms& n, int64_t tile) {
   int64_t blocks = tile / kNormRows;
   while (n.matrices * ceil_div(n.row_blocks, blocks) > kMostBands) blocks *= 2;
@@ -96,6 +107,11 @@ TileGrid panel_grid(const ProductShape& s, float* y, Context& context) {
 
 }  // namespace
 
+bool is_small(const ProductShape& s) {
+  constexpr int64_t kProducts = int64_t{1} << 35, kLongest = int64_t{1} << 15;
+  return s.k <= kLongest && s.matrices * s.m * s.n <= kProducts / s.k;
+}
+
 bool has_warpgroup_products() {
   int device = 0, major = 0, minor = 0;
   FP4SIM_CUDA_CALL(cudaGetDevice(&device));
@@ -109,43 +125,66 @@ void multiply_units(const WidePair& pair, const ProductShape& shape, int bits, i
   constexpr int kExactBits = 24;
   const bool exact = bits < kExactBits && shape.k <= int64_t{1} << (kExactBits - bits);
   const UnitGrid u = unit_grid(shape, exact, y, context);
-  Launch l{pair, epilogue};
+  Launch l{{pair, {}}, epilogue};
   l.unit = pow2_f32(exponent);
   launch_units(l, u, context);
   sum_panels(u.grid, epilogue, context);
 }
 
+namespace {
+
+/// Both kinds of tiles in one kernel.
+void multiply_either(Launch& l, const ProductShape& shape, float* y, Context& context) {
+  TileGrid grid = whole_tiles<Either>(shape, y);
+  grid.split = grid.panels > 1 && grid.tiles() * Either::kCluster < context.multiprocessors();
+  if (grid.split) grid.partial = context.scratch<float>(grid.panels * shape.matrices * shape.m * shape.n);
+  choose_bands(l.certificates.a, Either::kRows * Either::kCluster);
+  choose_bands(l.certificates.b, Either::kCols);
+  launch_product<Either>(l, grid, context);
+  sum_panels(grid, l.epilogue, context);
+}
+
+/// Certified tiles by one kernel, then the others, if there are any, by another.
+void multiply_in_turn(Launch& l, const FoldedPair& pair, const ProductShape& shape, float* y, Context& context) {
+  const TileGrid grid = panel_grid<Folded>(shape, y, context);
+  const UnitGrid u = unit_grid(shape, true, y, context);
+  const bool wide = u.tiles == UnitTiles::wide;
+  Certificates& c = l.certificates;
+  choose_bands(c.a, wide ? WideUnits::kRows * WideUnits::kCluster : NarrowUnits::kRows);
+  choose_bands(c.b, wide ? WideUnits::kCols : NarrowUnits::kCols);
+  if (u.grid.split || grid.split) l.map = context.scratch<uint8_t>(shape.matrices * c.a.bands * c.b.bands);
+  const CertifiedSums sums{grid, u.grid, l.map, c.a, c.b};
+  launch_units(l, u, context);
+  fold_units(pair, c, context);
+  c.which = Tiles::others, l.map = nullptr, l.unfit = pair.unfit;
+  launch_product<Folded>(l, grid, context);
+  sum_certified(sums, l.epilogue, context);
+}
+
+}  // namespace
+
 void multiply_folded(const FoldedPair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
                      Context& context) {
   constexpr float kUnit = 0.25f;  // of the products of halves
-  Launch l{pair.work.result(), epilogue};
+  const bool both = pair.work.a.folded != nullptr;
+  const WidePair wide = pair.work.result();
+  Launch l{{wide, both ? pair.work.numbers() : wide}, epilogue, kUnit};
   l.epilogue.scales_a = pair.factors_a;
   l.epilogue.scales_b = pair.factors_b;
   l.certificates = pair.certificates;
   const bool certifies = l.certificates.which != Tiles::all;
-  const TileGrid grid = panel_grid<Folded>(shape, y, context);
-  CertifiedSums sums{grid, {}, nullptr, {}, {}};
-  if (certifies) {
-    const UnitGrid u = unit_grid(shape, true, y, context);
-    Certificates& c = l.certificates;
-    choose_bands(c.a, u.rows()), choose_bands(c.b, u.cols());
-    if (u.grid.split || grid.split) l.map = context.scratch<uint8_t>(shape.matrices * c.a.bands * c.b.bands);
-    sums = {grid, u.grid, l.map, c.a, c.b};
-    l.unit = kUnit;
-    launch_units(l, u, context);
-    fold_units(pair, c, context);
-    c.which = Tiles::others, l.map = nullptr;
-  }
+  if (certifies && !both) return multiply_in_turn(l, pair, shape, y, context);
   l.unfit = pair.unfit;
+  if (certifies) return multiply_either(l, shape, y, context);
+  const TileGrid grid = panel_grid<Folded>(shape, y, context);
   launch_product<Folded>(l, grid, context);
-  if (certifies) return sum_certified(sums, l.epilogue, context);
   sum_panels(grid, l.epilogue, context);
 }
 
 void multiply_halves(const WidePair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
                      Context& context) {
   const TileGrid grid = panel_grid<HalvesPlan>(shape, y, context);
-  launch_product<HalvesPlan>({pair, epilogue}, grid, context);
+  launch_product<HalvesPlan>({{{}, pair}, epilogue}, grid, context);
   sum_panels(grid, epilogue, context);
 }
 

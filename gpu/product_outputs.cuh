@@ -22,7 +22,7 @@ struct ProductPlan {
   static constexpr bool kStaged = cols <= 192;
   static constexpr int kPitch = cols + 8;
   static constexpr int kStagingBytes = kStaged ? kRows * kPitch * 4 : 0;
-  static_assert(kStaged || !Rule::kBlocks);
+  static_assert(kStaged || !Rule::kNumbers);
   static constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024;
   static constexpr int kStages = (kSharedBytes - kStagingBytes - kAlignment - 256 - kBandBytes) / (kABytes + kBBytes);
   static_assert(kStages >= 2 && kStages <= 15);

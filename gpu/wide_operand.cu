@@ -129,7 +129,7 @@ __device__ uint32_t add_squares(uint32_t sum, uint32_t bytes) {
 }
 
 /// The 32 k of a quarter of every second slice of a row.
-__device__ bool widen_along(const Widening& w, const Piece& piece, Form form, RowScales& s) {
+__device__ bool widen_along(const Widening& w, uint8_t* to, const Piece& piece, Form form, RowScales& s) {
   constexpr int kQuarters = kSliceBytes / (2 * kChunk), kTogether = kThreads / (kPieceRows * kQuarters);
   const int thread = static_cast<int>(threadIdx.x), quarter = thread % kQuarters;
   const int in_block = thread / kQuarters % kPieceRows;
@@ -166,7 +166,7 @@ __device__ bool widen_along(const Widening& w, const Piece& piece, Form form, Ro
       bytes_of(codes[2 * half], table, low);
       bytes_of(codes[2 * half + 1], table, high);
       squares = add_squares(add_squares(add_squares(add_squares(squares, low[0]), low[1]), high[0]), high[1]);
-      *reinterpret_cast<uint4*>(place_of_chunk(w, piece.matrix, slice, row, 2 * quarter + half)) =
+      *reinterpret_cast<uint4*>(place_of_chunk(w, to, piece.matrix, slice, row, 2 * quarter + half)) =
           make_uint4(low[0], low[1], high[0], high[1]);
     }
   }
@@ -175,7 +175,7 @@ __device__ bool widen_along(const Widening& w, const Piece& piece, Form form, Ro
 }
 
 /// Eight rows, one chunk of every eighth slice.
-__device__ bool widen_across(const Widening& w, const Piece& piece, Form form, RowScales& s) {
+__device__ bool widen_across(const Widening& w, uint8_t* to, const Piece& piece, Form form, RowScales& s) {
   const int lane = static_cast<int>(threadIdx.x % kWarp), chunk = lane % kChunks, first = lane / kChunks * kGroupRows;
   const int64_t row = piece.first_row + first;
   const bool aligned = w.from.view.layout.row_bytes % 4 == 0, folds = form != Form::plain_units;
@@ -206,7 +206,7 @@ __device__ bool widen_across(const Widening& w, const Piece& piece, Form form, R
         bytes[r][2 * pair] = __byte_perm(wide[0], wide[1], 0x6420);
         bytes[r][2 * pair + 1] = __byte_perm(wide[0], wide[1], 0x7531);
       }
-      *reinterpret_cast<uint4*>(place_of_chunk(w, piece.matrix, slice, row + r, chunk)) =
+      *reinterpret_cast<uint4*>(place_of_chunk(w, to, piece.matrix, slice, row + r, chunk)) =
           make_uint4(bytes[r][0], bytes[r][1], bytes[r][2], bytes[r][3]);
     }
   }
@@ -217,15 +217,15 @@ __device__ bool widen_across(const Widening& w, const Piece& piece, Form form, R
   return fits;
 }
 
-__device__ bool widen_piece(const Widening& w, const Piece& piece, Form form, RowScales& s) {
-  return w.from.last ? widen_along(w, piece, form, s) : widen_across(w, piece, form, s);
+__device__ bool widen_piece(const Widening& w, uint8_t* to, const Piece& piece, Form form, RowScales& s) {
+  return w.from.last ? widen_along(w, to, piece, form, s) : widen_across(w, to, piece, form, s);
 }
 
 __global__ void __launch_bounds__(kThreads, 3) widen_plain(const __grid_constant__ WideningPair pair) {
   __shared__ RowScales unused;
   const bool is_a = blockIdx.x < pair.a.pieces();
   const Widening& w = is_a ? pair.a : pair.b;
-  widen_piece(w, piece_of(w, is_a ? blockIdx.x : blockIdx.x - pair.a.pieces()), Form::plain_units, unused);
+  widen_piece(w, w.to, piece_of(w, is_a ? blockIdx.x : blockIdx.x - pair.a.pieces()), Form::plain_units, unused);
 }
 
 /// Writes the factors of a piece's rows: exponents out of range leave any, the product is unfit.
@@ -258,7 +258,10 @@ __global__ void __launch_bounds__(kThreads, 3)
       form = Form::e5m2;
     }
     if (pass == Pass::all && piece.first_slice == 0 && threadIdx.x < kPieceRows) store_factors(w, piece, s);
-    const int unfit = __syncthreads_or(widen_piece(w, piece, form, s) ? 0 : 1);
+    bool fits = true;
+    if (form == Form::shifted_units || w.folded == nullptr) fits = widen_piece(w, w.to, piece, form, s);
+    if (w.folded != nullptr) fits = widen_piece(w, w.folded, piece, Form::e5m2, s) && fits;
+    const int unfit = __syncthreads_or(fits ? 0 : 1);
     if (threadIdx.x == 0) pair.unfit[item] = unfit != 0 ? 1 : 0;
     if (pass == Pass::all && threadIdx.x < kWarp) {
       const uint32_t squares = warp_max(s.squares[threadIdx.x]);
@@ -291,7 +294,7 @@ WideningPair widening_pair(const NarrowOperand& a, const NarrowOperand& b, int64
     const int64_t wanted = std::max<int64_t>(1, kPieces * context.multiprocessors() / row_blocks);
     w.range = std::max(std::min(kLeastSlices, w.slices), ceil_div(w.slices, wanted));
     w.ranges = ceil_div(w.slices, w.range);
-    w.to = context.scratch<uint8_t>(o.matrices * w.slices * w.padded_rows * kSliceBytes);
+    w.to = context.scratch<uint8_t>(w.bytes());
     w.units = units_of(o.view.quantizer.element);
   }
   return pair;
@@ -303,13 +306,14 @@ WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& co
   return pair.result();
 }
 
-FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context) {
+FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context, bool both) {
   constexpr int64_t kLongest = int64_t{1} << 18;  // k of a piece whose sums of squares, 96² at most, fit into 32 bits
   WideningPair pair = widening_pair(a, b, kSliceBytes, context);
   for (Widening* w : {&pair.a, &pair.b}) {
     w->places = scale_places(w->from, kBlockShift);
     w->factors = context.scratch<float>(w->from.matrices * w->padded_rows);
     w->squares = context.scratch<float>(w->pieces());
+    if (both) w->folded = context.scratch<uint8_t>(w->bytes());
   }
   const int64_t pieces = pair.a.pieces() + pair.b.pieces();
   pair.unfit = context.scratch<uint8_t>(pieces);

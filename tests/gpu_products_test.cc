@@ -54,15 +54,22 @@ Choice spread_scales(uint32_t low, uint32_t spread) {
 
 class GpuProducts : public NeedsDevice<> {
  protected:
+  Backend* cuda() {
+    if (cuda_ == nullptr) cuda_ = gpu::make_backend();
+    return cuda_.get();
+  }
+
+  static std::vector<float> product_on(Backend& backend, const HostValue& a, const HostValue& b) {
+    const Attrs attrs{{"a_axis", to_string(a.type.axis)}, {"b_axis", to_string(b.type.axis)}};
+    return from_bytes<float>(run_node(backend, Op::matmul, {a, b}, attrs)[0].parts[0]);
+  }
+
   /// Compares the product of two operands on cuda and scalar, bit by bit.
   void compare(const PackedOperand& a, const PackedOperand& b, const std::string& what) {
     compare(packed_value(a), packed_value(b), what);
   }
   void compare(const HostValue& a, const HostValue& b, const std::string& what) {
-    const std::vector<HostValue> inputs{a, b};
-    const Attrs attrs{{"a_axis", to_string(a.type.axis)}, {"b_axis", to_string(b.type.axis)}};
-    const auto expected = from_bytes<float>(run_node(*scalar_, Op::matmul, inputs, attrs)[0].parts[0]);
-    const auto found = from_bytes<float>(run_node(*cuda(), Op::matmul, inputs, attrs)[0].parts[0]);
+    const std::vector<float> expected = product_on(*scalar_, a, b), found = product_on(*cuda(), a, b);
     ASSERT_EQ(expected.size(), found.size());
     for (size_t i = 0; i < expected.size(); ++i) {
       const bool both_nan = std::isnan(expected[i]) && std::isnan(found[i]);
@@ -76,11 +83,6 @@ class GpuProducts : public NeedsDevice<> {
             operand("mxfp4", s.b, s.matrices, s.n, s.k, scales_b, any_code(2)), what);
   }
 
- private:
-  Backend* cuda() {
-    if (cuda_ == nullptr) cuda_ = gpu::make_backend();
-    return cuda_.get();
-  }
   std::unique_ptr<Backend> scalar_ = scalar::make_backend(), cuda_;
 };
 
@@ -91,7 +93,8 @@ const Size kSizes[] = {{1, 1, 1},
                        {65, 129, 1025, Axis::last, Axis::first},
                        {257, 35, 2080},
                        {40, 24, 5000, Axis::first, Axis::first},
-                       {34, 48, 1100, Axis::last, Axis::first, 3}};
+                       {34, 48, 1100, Axis::last, Axis::first, 3},
+                       {40, 24, 33000, Axis::last, Axis::first}};
 
 TEST_F(GpuProducts, exponents_of_a_row_three_and_four_apart) {
   for (const Size& s : kSizes)
@@ -103,7 +106,7 @@ TEST_F(GpuProducts, exponents_of_a_row_three_and_four_apart) {
 TEST_F(GpuProducts, sums_just_below_and_above_two_to_the_24_units) {
   // All codes 6 in blocks 2^3 above one of each panel: 96·96 units of a product each, 1820 of them below 2^24. Odd
   // units of the low blocks are rounded away where panels add up to more.
-  for (const int64_t k : {1792, 1820, 1824, 1856, 2048, 4096, 6000}) {
+  for (const int64_t k : {1792, 1820, 1824, 1856, 2048, 4096, 6000, 33000}) {
     const auto scales = [](int64_t, int64_t block) { return kOne + (block % 32 == 1 ? 0 : 3); };
     const auto codes = [](int64_t vector, int64_t i) {
       return i / 32 % 32 != 1 ? 7u : mixed(vector, i) % 3 == 0 ? 1u : 0u;
@@ -120,6 +123,7 @@ TEST_F(GpuProducts, one_bad_row_among_good_ones) {
       return vector == bad ? kOne - 30 + static_cast<uint32_t>(block % 20) : spread_scales(kOne, 2)(vector, block);
     };
     compare_mxfp4({300, 200, 1200}, scales, spread_scales(kOne, 3), fmt::format("row {}", bad));
+    compare_mxfp4({300, 40, 33000}, scales, spread_scales(kOne, 0), fmt::format("row {}, long k", bad));
     compare_mxfp4({200, 300, 1200, Axis::first, Axis::first}, spread_scales(kOne, 1), scales,
                   fmt::format("column {}", bad));
   }
@@ -143,6 +147,38 @@ TEST_F(GpuProducts, exponents_near_the_ends) {
   for (const uint32_t low : {1u, 40u, kOne - 62, kOne - 60, kOne + 45, kOne + 47, kOne + 48, 250u})
     for (const uint32_t other : {kOne - 60, kOne + 47, 200u})
       compare_mxfp4({70, 40, 1100}, spread_scales(low, 3), spread_scales(other, 2), fmt::format("{} {}", low, other));
+}
+
+/// The operand of some vectors alone.
+PackedOperand rows_of(const PackedOperand& o, const std::vector<int64_t>& vectors) {
+  PackedOperand few{o.spec, o.axis, 1, static_cast<int64_t>(vectors.size()), o.k, {}, {}, o.d};
+  for (const int64_t v : vectors) {
+    few.codes.insert(few.codes.end(), o.codes.begin() + v * o.k, o.codes.begin() + (v + 1) * o.k);
+    few.scales.insert(few.scales.end(), o.scales.begin() + v * o.blocks(), o.scales.begin() + (v + 1) * o.blocks());
+  }
+  return few;
+}
+
+TEST_F(GpuProducts, large_products_agree_with_those_of_some_rows) {
+  const int64_t m = 4096, n = 2304, k = 4096;
+  const std::vector<int64_t> rows{0, 77, 255, 256, 1000, 1023, 1024, 1111, 4095}, cols{0, 1, 255, 256, 700, 2303};
+  for (const char* spec : {"mxfp4", "nvfp4"}) {
+    const bool nvfp4 = std::string(spec) == "nvfp4";
+    const Choice scales = [nvfp4](int64_t vector, int64_t block) {
+      if (nvfp4) return 0x20u + mixed(vector, block) % 0x40u;
+      return kOne - (vector == 1000 ? 2 * static_cast<uint32_t>(block % 9) : mixed(vector, block) % 3);
+    };
+    const PackedOperand a = operand(spec, Axis::last, 1, m, k, scales, any_code(8));
+    const PackedOperand b = operand(spec, Axis::last, 1, n, k, scales, any_code(9));
+    const std::vector<float> all = product_on(*cuda(), packed_value(a), packed_value(b));
+    const std::vector<float> some =
+        product_on(*scalar_, packed_value(rows_of(a, rows)), packed_value(rows_of(b, cols)));
+    for (size_t i = 0; i < some.size(); ++i) {
+      const int64_t row = rows[i / cols.size()], col = cols[i % cols.size()];
+      ASSERT_EQ(std::bit_cast<uint32_t>(some[i]), std::bit_cast<uint32_t>(all[static_cast<size_t>(row * n + col)]))
+          << spec << " row " << row << " column " << col;
+    }
+  }
 }
 
 TEST_F(GpuProducts, zeros_only) {
