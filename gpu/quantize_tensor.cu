@@ -32,19 +32,25 @@ __global__ void __launch_bounds__(kThreads) encode_tensor(const float* x, int64_
     for (float* to : copies.scales)
       if (to != nullptr) *to = scale;
   const Divisor by(scale);
+  const auto write = [&](const auto& quotient) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      const int64_t group = first + i * kThreads;
+      if (group >= groups) return;
+      float low[4], high[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) low[k] = quotient(e[i].v[k]), high[k] = quotient(e[i].v[4 + k]);
+      const uint32_t of_low = finite ? encoder.four(low, group * kGroup) : 0u;
+      const uint32_t of_high = finite ? encoder.four(high, group * kGroup + 4) : 0u;
+      for (uint8_t* to : copies.codes)
+        if (to != nullptr) store_eight_codes(to, group, encoder.bits(), of_low, of_high);
+    }
+  };
   // Elements may lie far beyond an amax that was given, where the quick quotients end.
-  const auto quotient = [&](float v) { return given != nullptr ? v / scale : by.quotient_of(v); };
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int64_t group = first + i * kThreads;
-    if (group >= groups) return;
-    float low[4], high[4];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) low[k] = quotient(e[i].v[k]), high[k] = quotient(e[i].v[4 + k]);
-    const uint32_t of_low = finite ? encoder.four(low, group * kGroup) : 0u;
-    const uint32_t of_high = finite ? encoder.four(high, group * kGroup + 4) : 0u;
-    for (uint8_t* to : copies.codes)
-      if (to != nullptr) store_eight_codes(to, group, encoder.bits(), of_low, of_high);
+  if (given == nullptr && by.quick()) {
+    write([&](float v) { return by.quick_quotient(v); });
+  } else {
+    write([&](float v) { return by.slow_quotient(v); });
   }
 }
 

@@ -18,11 +18,20 @@ __device__ float vector_scale(uint32_t amax, const Quantizer& q) {
 }
 
 /// The string of codes of four elements; beyond max_normal encode saturates as the clamp would.
-template <class Encoder>
-__device__ uint32_t four_codes(const Four& e, const Divisor& by, const Encoder& encoder) {
-  const float y[kVector] = {by.quotient_of(e.v[0]), by.quotient_of(e.v[1]), by.quotient_of(e.v[2]),
-                            by.quotient_of(e.v[3])};
+template <class Quotient, class Encoder>
+__device__ uint32_t four_codes(const Four& e, const Quotient& quotient, const Encoder& encoder) {
+  const float y[kVector] = {quotient(e.v[0]), quotient(e.v[1]), quotient(e.v[2]), quotient(e.v[3])};
   return encoder.four(y, 0);
+}
+
+/// Calls write(quotient) with the function that divides by a scale: one branch for all quotients.
+template <class Write>
+__device__ void with_quotient(const Divisor& by, const Write& write) {
+  if (by.quick()) {
+    write([&](float x) { return by.quick_quotient(x); });
+  } else {
+    write([&](float x) { return by.slow_quotient(x); });
+  }
 }
 
 /// One warp a row of at most kHeld·128 elements, which stay in registers.
@@ -46,11 +55,13 @@ __global__ void __launch_bounds__(kThreads) quantize_short_rows(const float* x, 
   const float scale = vector_scale(amax, q);
   const Divisor by(scale);
   if (lane == 0) scales[row] = scale;
+  with_quotient(by, [&](const auto& quotient) {
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i)
-    if (lane + i * kWarp < fours)
-      store_four_codes(codes, row * fours + lane + i * kWarp, encoder.bits(),
-                       amax < kF32Inf ? four_codes(held[i], by, encoder) : 0u);
+    for (int i = 0; i < kHeld; ++i)
+      if (lane + i * kWarp < fours)
+        store_four_codes(codes, row * fours + lane + i * kWarp, encoder.bits(),
+                         amax < kF32Inf ? four_codes(held[i], quotient, encoder) : 0u);
+  });
 }
 
 constexpr int kHeldFours = 8;  // of one thread, of a row that shared memory holds
@@ -90,11 +101,13 @@ __global__ void __launch_bounds__(kRowThreads) quantize_ring_rows(const float4* 
     const float scale = vector_scale(amax, q);
     const Divisor by(scale);
     if (thread == 0) scales[row] = scale;
+    with_quotient(by, [&](const auto& quotient) {
 #pragma unroll
-    for (int i = 0; i < kHeldFours; ++i)
-      if (thread + i * kRowThreads < fours)
-        store_four_codes(codes, row * fours + thread + i * kRowThreads, encoder.bits(),
-                         amax < kF32Inf ? four_codes(held[i], by, encoder) : 0u);
+      for (int i = 0; i < kHeldFours; ++i)
+        if (thread + i * kRowThreads < fours)
+          store_four_codes(codes, row * fours + thread + i * kRowThreads, encoder.bits(),
+                           amax < kF32Inf ? four_codes(held[i], quotient, encoder) : 0u);
+    });
     stage = stage == kRing - 1 ? 0 : stage + 1;
     parity ^= 1;
   }
@@ -114,10 +127,12 @@ __global__ void __launch_bounds__(kThreads)
   const float scale = vector_scale(amax, q);
   const Divisor by(scale);
   if (threadIdx.x == 0) scales[blockIdx.x] = scale;
+  with_quotient(by, [&](const auto& quotient) {
 #pragma unroll 4
-  for (int64_t i = threadIdx.x; i < fours; i += kThreads)
-    store_four_codes(codes, first + i, encoder.bits(),
-                     amax < kF32Inf ? four_codes(four_of(x[first + i]), by, encoder) : 0u);
+    for (int64_t i = threadIdx.x; i < fours; i += kThreads)
+      store_four_codes(codes, first + i, encoder.bits(),
+                       amax < kF32Inf ? four_codes(four_of(x[first + i]), quotient, encoder) : 0u);
+  });
 }
 
 /// Codes of a tile under the columns' maxima, which are known; the first tile of a column writes its scale.
@@ -135,10 +150,11 @@ __global__ void __launch_bounds__(kTileThreads)
     const int64_t column = tile.matrix * l.cols + tile.col + k;
     const uint32_t amax = maxima[column];
     const float scale = vector_scale(amax, q);
-    const Divisor by(scale);
     if (tile.row == 0) scales[column] = scale;
+    with_quotient(Divisor(scale), [&](const auto& quotient) {
 #pragma unroll
-    for (int r = 0; r < kThreadRows; ++r) e[r].v[k] = amax < kF32Inf ? by.quotient_of(e[r].v[k]) : 0.0f;
+      for (int r = 0; r < kThreadRows; ++r) e[r].v[k] = amax < kF32Inf ? quotient(e[r].v[k]) : 0.0f;
+    });
   }
 #pragma unroll
   for (int r = 0; r < kThreadRows; ++r) {
