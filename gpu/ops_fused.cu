@@ -72,6 +72,7 @@ constexpr int code(Code c) { return static_cast<int>(c); }
 constexpr ElementRow kElementRows[] = {
     {Op::add, code(Code::add), code(Code::add), 1}, {Op::mul, code(Code::mul), code(Code::mul), 1},
     {Op::scale, code(Code::scale), -1, -1},         {Op::cast, code(Code::keep), -1, -1},
+    {Op::quantize, code(Code::keep), -1, -1},       {Op::dequantize, code(Code::keep), -1, -1},
     {Op::silu, code(Code::silu), -1, -1},           {Op::silu_grad, code(Code::silu_grad), code(Code::slope_silu), 1},
     {Op::gelu, code(Code::gelu), -1, -1},           {Op::gelu_grad, code(Code::gelu_grad), code(Code::slope_gelu), 1},
 };
@@ -96,11 +97,26 @@ int other_inputs(const Chain& chain) {
   return count;
 }
 
-bool starts_elements(const NodeCall& first) { return row_of(first.node.op) != nullptr && count_in(first, 0) > 0; }
+/// bf16 numbers: plain, or packed without scales and transforms, where the codes are the numbers.
+bool is_bf16(const ValueType& type) {
+  if (type.dtype == DType::bf16) return true;
+  QuantSpec plain;
+  plain.element = kBf16;
+  plain.ieee = type.spec.ieee;  // without scales the policy is ieee in any case
+  return type.dtype == DType::packed && type.spec == plain;
+}
+
+bool runs_as_elements(const NodeCall& call) {
+  if (row_of(call.node.op) == nullptr) return false;
+  if (call.node.op == Op::quantize) return call.in.size() == 1 && is_bf16(call.out[0].type);
+  return call.node.op != Op::dequantize || is_bf16(call.in[0].type);
+}
+
+bool starts_elements(const NodeCall& first) { return runs_as_elements(first) && count_in(first, 0) > 0; }
 
 bool extends_elements(const Chain& chain, const NodeCall& next) {
+  if (!runs_as_elements(next) || chain.nodes.size() == kMostInstructions) return false;
   const ElementRow* row = row_of(next.node.op);
-  if (row == nullptr || chain.nodes.size() == kMostInstructions) return false;
   if (other_inputs(chain) + (reads_other(*row) ? 1 : 0) > kMostOperands) return false;
   const int input = chain_input(chain, next.node);
   return input == 0 || (row->as_second >= 0 && count_in(next, 0) == count_in(next, 1));
@@ -112,7 +128,7 @@ Instruction instruction_of(const BoundNode& node, int input) {
   const ElementRow& row = *row_of(node.node->op);
   Instruction instruction{static_cast<Code>(input == 0 ? row.as_first : row.as_second), -1, 0.0f, nullptr, nullptr};
   if (node.node->op == Op::scale) instruction.factor = static_cast<float>(node.node->attrs.number("factor"));
-  if (node.node->op == Op::cast && node.out[0].type.dtype == DType::bf16) instruction.code = Code::round_bf16;
+  if (is_bf16(node.out[0].type)) instruction.code = Code::round_bf16;
   return instruction;
 }
 
@@ -121,7 +137,7 @@ ElementProgram program_of(const Chain& chain, size_t count) {
   ElementProgram program{};
   const NodeCall first = chain.nodes[0].call();
   program.n = count_in(first, 0);
-  if (first.in[0].type.dtype == DType::bf16)
+  if (is_bf16(first.in[0].type))
     program.x_bf16 = in_data<uint16_t>(first, 0);
   else
     program.x = in_data<float>(first, 0);
@@ -136,7 +152,7 @@ ElementProgram program_of(const Chain& chain, size_t count) {
       program.others[program.operands++] = {in_data<float>(call, other), count_in(call, other)};
     }
     if (chain.stored[k]) {
-      if (call.out[0].type.dtype == DType::bf16)
+      if (is_bf16(call.out[0].type))
         instruction.store_bf16 = out_data<uint16_t>(call);
       else
         instruction.store = out_data<float>(call);
@@ -219,8 +235,9 @@ void launch_norm(std::span<const Chain> chains, Context& context) {
 bool starts_quantize(const NodeCall& first) { return first.node.op == Op::quantize; }
 bool extends_never(const Chain&, const NodeCall&) { return false; }
 bool always_complete(const Chain&) { return true; }
+/// bf16 numbers join what reads them instead.
 bool joins_quantize(const Chain& a, const Chain& b) {
-  return quantize_both_takes(a.nodes[0].call(), b.nodes[0].call());
+  return !is_bf16(a.nodes[0].out[0].type) && quantize_both_takes(a.nodes[0].call(), b.nodes[0].call());
 }
 void launch_quantize(std::span<const Chain> chains, Context& context) {
   quantize_both(chains[0].nodes[0].call(), chains[1].nodes[0].call(), context);

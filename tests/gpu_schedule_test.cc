@@ -255,7 +255,7 @@ Builder random_graph(uint64_t seed) {
   const auto any = [&] { return values[values.size() - 1 - std::min(below(values.size()), below(values.size()))]; };
   for (int i = 0; i < 24; ++i) {
     const ValueId x = any();
-    switch (below(12)) {
+    switch (below(13)) {
       case 0: values.push_back(b.node(Op::add, {x, bias})); break;
       case 1: values.push_back(b.node(Op::add, {x, any()})); break;
       case 2: values.push_back(b.node(Op::add, {any(), x})); break;
@@ -266,6 +266,12 @@ Builder random_graph(uint64_t seed) {
       case 7: values.push_back(b.node(below(2) == 0 ? Op::gelu_grad : Op::silu_grad, {any(), x})); break;
       case 8: values.push_back(b.rounded(x)); break;
       case 9: values.push_back(b.node(Op::layernorm, {x, gain, bias}, {{kNormAttr, 1e-5}})); break;
+      case 11: {
+        const ValueId q = b.node(Op::quantize, {x}, {{"spec", "bf16"}, {"axis", below(2) == 0 ? "last" : "first"}});
+        values.push_back(b.node(Op::dequantize, {q}));
+        if (below(2) == 0) values.push_back(b.node(Op::dequantize, {q}));
+        break;
+      }
       case 10: {
         const auto all = add_node(b.graph(), Op::layernorm_grad, {x, any(), gain}, {{kNormAttr, 1e-5}});
         values.push_back(all[0]);
