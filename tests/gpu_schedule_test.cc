@@ -317,7 +317,12 @@ Trained train_on_lanes(const std::string& recipe, int lanes) {
   std::mt19937 random(5);
   for (const train::ParameterInfo& info : train::parameter_infos(config)) {
     store.ensure(info.name, {DType::f32, info.shape, {}, Axis::last});
-    store.upload(info.name, train::initial_values(info, config, 1));
+    const bool drawn = info.init != train::ParameterInfo::Init::one && info.init != train::ParameterInfo::Init::zero;
+    std::vector<float> values(static_cast<size_t>(element_count(info.shape)));
+    for (float& v : values)
+      v = drawn ? static_cast<float>(static_cast<int>(random() >> 20) - 2048) * 1e-5f
+                : (info.init == train::ParameterInfo::Init::one ? 1.0f : 0.0f);
+    store.upload(info.name, values);
   }
   train::Executor executor(*backend, step.graph, store);
   std::vector<int32_t> tokens(static_cast<size_t>(options.batch * config.context));
