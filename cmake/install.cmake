@@ -7,6 +7,11 @@ target_link_libraries(fp4sim_simd INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:Open
 target_link_libraries(fp4sim_train INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:tomlplusplus::tomlplusplus>>)
 
 set(FP4SIM_EXPORTED fp4sim_contract fp4sim_scalar fp4sim_simd fp4sim_io fp4sim_train)
+if(FP4SIM_FMT_LIBRARY)
+  foreach(target contract io train)
+    target_link_libraries(fp4sim_${target} INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:fmt::fmt>>)
+  endforeach()
+endif()
 if(FP4SIM_WITH_CUDA)
   list(APPEND FP4SIM_EXPORTED fp4sim_gpu)
   target_link_libraries(fp4sim_gpu INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:CUDA::cudart_static>>)

@@ -24,4 +24,4 @@ if(FP4SIM_MPFR)  # scalar.cmake looks for it
 endif()
 gtest_discover_tests(proof_exhaustive DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "slow" TIMEOUT 3000 RUN_SERIAL ON)
 
-fp4sim_test(proof_parsers_test LIBS fp4sim_parser_targets LABELS property SOURCES proof_parsers_test.cc)
+fp4sim_test(proof_parsers_test LIBS fp4sim_parser_targets LABELS unit property SOURCES proof_parsers_test.cc)
