@@ -1,6 +1,7 @@
-// Exact quantiles among keys that order like the floats. A rank near an end: the lanes' own extremes, sorted, bound the
-// wanted key, and the few keys within the bound are sorted. Any other rank by bisection: a count over the warp's
-// registers halves the interval, and the search ends as soon as the wanted key is the least or the greatest in it.
+// Exact quantiles among keys that order like the floats; a warp keeps a vector in shared memory. A rank near an end:
+// the lanes' own extremes, sorted, bound the wanted key, and the few keys within the bound are sorted. Any other rank
+// by bisection: a count halves the interval, and the search ends as soon as the wanted key is the least or the greatest
+// in it. Loops over a vector stay rolled: code that does not fit its cache costs more than the loops.
 #include "gpu/occ_short.h"
 #include "gpu/radix_select.cuh"
 #include "gpu/warp.cuh"
@@ -9,9 +10,10 @@ namespace fp4sim::gpu {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kMostHeld = 64;  // elements of a vector in one lane
-constexpr int kLinear = 8;     // rounds that halve the interval of values; the later ones halve that of keys
-constexpr uint32_t kBeyond = ~uint32_t{0};  // key of places beyond the vector, above those of all numbers
+constexpr int kWarps = kThreads / kWarp;
+constexpr int kMostLength = 2048;
+constexpr int kLinear = 8;  // rounds that halve the interval of values; the later ones halve that of keys
+constexpr uint32_t kBeyond = ~uint32_t{0};  // above the keys of all numbers
 
 /// The lanes' keys, ascending by lane.
 __device__ uint32_t sort_lanes(uint32_t key) {
@@ -27,41 +29,38 @@ __device__ uint32_t sort_lanes(uint32_t key) {
   return key;
 }
 
-/// The order of keys, or its reverse with the places beyond the vector still last.
-template <bool reversed>
-__device__ uint32_t ordered(uint32_t key) {
-  return reversed && key != kBeyond ? ~key : key;
-}
-
-/// The keys of a vector: place k of a lane holds element 32·k + lane.
-template <int kHeld>
+/// The keys of one vector, in shared memory; lane l looks at l, l + 32, …
 struct Keys {
-  uint32_t key[kHeld];
+  const uint32_t* key;
+  int count;
 
+  /// f(key) for the lane's keys.
+  template <class F>
+  __device__ void each(const F& f) const {
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x % kWarp); i < count; i += kWarp) f(key[i]);
+  }
   /// Number of keys up to a limit, in every lane.
   __device__ int up_to(uint32_t limit) const {
-    int count = 0;
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k) count += key[k] <= limit ? 1 : 0;
-    return static_cast<int>(__reduce_add_sync(kAllLanes, static_cast<unsigned>(count)));
+    int found = 0;
+    each([&](uint32_t k) { found += k <= limit ? 1 : 0; });
+    return static_cast<int>(__reduce_add_sync(kAllLanes, static_cast<unsigned>(found)));
   }
   /// The least key from a limit on.
   __device__ uint32_t least_from(uint32_t limit) const {
     uint32_t found = kBeyond;
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k) found = key[k] >= limit ? min(found, key[k]) : found;
+    each([&](uint32_t k) { found = k >= limit ? min(found, k) : found; });
     return __reduce_min_sync(kAllLanes, found);
   }
   /// The greatest key up to a limit.
   __device__ uint32_t greatest_up_to(uint32_t limit) const {
     uint32_t found = 0;
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k) found = key[k] <= limit ? max(found, key[k]) : found;
+    each([&](uint32_t k) { found = k <= limit ? max(found, k) : found; });
     return __reduce_max_sync(kAllLanes, found);
   }
 
-  /// The key of a rank among `count` keys, ranks from 0.
-  __device__ uint32_t of_rank(int rank, int count) const {
+  /// The key of a rank, ranks from 0.
+  __device__ uint32_t of_rank(int rank) const {
     uint32_t low = least_from(0), high = greatest_up_to(kBeyond - 1);
     int below = 0, through = count;  // keys below `low`; keys up to `high`
     for (int round = 0; low < high; ++round) {
@@ -81,77 +80,86 @@ struct Keys {
     }
     return low;
   }
+};
 
-  /// The key of a rank near the start of the order (or of its reverse) in the order's terms. `room`: kWarp words of
-  /// this warp. False if too many keys lie within the bound.
-  template <bool reversed>
-  __device__ bool near_end(int rank, uint32_t* room, uint32_t& found) const {
-    if (rank >= kWarp) return false;
-    uint32_t first = kBeyond;
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k) first = min(first, ordered<reversed>(key[k]));
-    const uint32_t bound = __shfl_sync(kAllLanes, sort_lanes(first), rank);  // rank + 1 keys or more lie within it
-    int count = 0;
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k) {
-      const uint32_t mine = ordered<reversed>(key[k]);
-      const unsigned within = __ballot_sync(kAllLanes, mine <= bound);
-      if (within == 0) continue;
-      const int place = count + set_below(within);
-      if (mine <= bound && place < kWarp) room[place] = mine;
-      count += __popc(within);
-    }
-    __syncwarp();
+/// Keys near one end of the order, kWarp at most; `seen` counts those that had no room too.
+struct Candidates {
+  uint32_t* room;  // kWarp words of shared memory
+  int seen = 0;
+
+  /// Takes the key of every lane whose flag is set.
+  __device__ void take(bool flag, uint32_t key) {
+    const unsigned ballot = __ballot_sync(kAllLanes, flag);
+    const int place = seen + set_below(ballot);
+    if (flag && place < kWarp) room[place] = key;
+    seen += __popc(ballot);
+  }
+  __device__ bool complete() const { return seen <= kWarp; }
+  /// The key of this lane's place, `none` beyond the last.
+  __device__ uint32_t mine(uint32_t none) const {
     const int lane = static_cast<int>(threadIdx.x % kWarp);
-    const uint32_t candidate = lane < count ? room[lane] : kBeyond;
-    __syncwarp();
-    if (count > kWarp) return false;
-    found = __shfl_sync(kAllLanes, sort_lanes(candidate), rank);
-    return true;
+    return lane < seen ? room[lane] : none;
   }
 };
 
-/// The keys of both ranks as bounds.
-template <int kHeld>
-__device__ Bounds bounds_of(const Keys<kHeld>& keys, int lower_rank, int upper_rank, int length, uint32_t* room) {
-  uint32_t lower, upper;
-  if (!keys.template near_end<false>(lower_rank, room, lower)) lower = keys.of_rank(lower_rank, length);
-  if (keys.template near_end<true>(length - 1 - upper_rank, room, upper)) {
-    upper = ~upper;
-  } else {
-    upper = keys.of_rank(upper_rank, length);
+/// The keys of both ranks as bounds. first, last: the lane's least and greatest key (kBeyond and 0 without any).
+__device__ Bounds bounds_of(const Keys& keys, int lower_rank, int upper_rank, uint32_t first, uint32_t last,
+                            uint32_t (*rooms)[kWarp]) {
+  const int from_above = keys.count - 1 - upper_rank;
+  Candidates low{rooms[0]}, high{rooms[1]};
+  const bool near = lower_rank < kWarp && from_above < kWarp;
+  if (near) {  // rank + 1 keys or more lie within each bound
+    const uint32_t most = __shfl_sync(kAllLanes, sort_lanes(first), lower_rank);
+    const uint32_t least = __shfl_sync(kAllLanes, sort_lanes(last), kWarp - 1 - from_above);
+#pragma unroll 2
+    for (int i = static_cast<int>(threadIdx.x % kWarp); i - static_cast<int>(threadIdx.x % kWarp) < keys.count;
+         i += kWarp) {
+      const bool inside = i < keys.count;
+      const uint32_t key = inside ? keys.key[i] : 0;
+      low.take(inside && key <= most, key);
+      high.take(inside && key >= least, key);
+    }
+    __syncwarp();
   }
+  const bool low_sorted = near && low.complete(), high_sorted = near && high.complete();
+  uint32_t lower = sort_lanes(low.mine(kBeyond)), upper = sort_lanes(high.mine(0));
+  lower = low_sorted ? __shfl_sync(kAllLanes, lower, lower_rank) : keys.of_rank(lower_rank);
+  upper = high_sorted ? __shfl_sync(kAllLanes, upper, kWarp - 1 - from_above) : keys.of_rank(upper_rank);
   return {key_value(lower), key_value(upper), true};
 }
 
-/// One warp a vector of at most 32·kHeld elements.
-template <int kHeld>
+/// One warp a vector of at most kLength elements.
+template <int kLength>
 __global__ void __launch_bounds__(kThreads)
     clamp_vectors(const float* y, int64_t vectors, int length, int lower_rank, int upper_rank, bool entries, float* yc,
                   EntrySlots slots, int64_t* row_ptr) {
-  __shared__ uint32_t rooms[kThreads / kWarp][kWarp];
+  __shared__ uint32_t held[kWarps][kLength];
+  __shared__ uint32_t rooms[kWarps][2][kWarp];
   const int64_t v = thread_number() / kWarp;
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   if (v >= vectors) return;
   const float* from = y + v * length;
   float* to = yc + v * length;
-  Keys<kHeld> keys;
+  uint32_t* key = held[warp];
+  uint32_t first = kBeyond, last = 0;
   bool nonfinite = false;
-#pragma unroll
-  for (int k = 0; k < kHeld; ++k) {
-    const int i = k * kWarp + lane;
-    const float value = i < length ? from[i] : 0.0f;
+#pragma unroll 8
+  for (int i = lane; i < length; i += kWarp) {
+    const float value = from[i];
     nonfinite = nonfinite || magnitude_bits(value) >= kF32Inf;
-    keys.key[k] = i < length ? order_key(value) : kBeyond;
+    key[i] = order_key(value);
+    first = min(first, key[i]);
+    last = max(last, key[i]);
   }
+  __syncwarp();
   Bounds bounds{0, 0, false};
   if (__any_sync(kAllLanes, nonfinite) == 0)
-    bounds = bounds_of(keys, lower_rank, upper_rank, length, rooms[threadIdx.x / kWarp]);
+    bounds = bounds_of({key, length}, lower_rank, upper_rank, first, last, rooms[warp]);
   int count = 0;
-#pragma unroll
-  for (int k = 0; k < kHeld; ++k) {
-    const int i = k * kWarp + lane;
-    const float value = key_value(keys.key[k]), clamped = clamp_to(value, bounds);
+#pragma unroll 4
+  for (int start = 0; start < length; start += kWarp) {
+    const int i = start + lane;
+    const float value = i < length ? key_value(key[i]) : 0.0f, clamped = clamp_to(value, bounds);
     const bool entry = entries && i < length && (value < clamped || value > clamped);
     if (i < length) to[i] = clamped;
     const unsigned ballot = __ballot_sync(kAllLanes, entry);
@@ -184,20 +192,17 @@ __global__ void move_entries(EntrySlots slots, CsrView csr, WideResiduals wide) 
 
 }  // namespace
 
-bool occ_short_takes(int64_t length) { return length > 0 && length <= kMostHeld * kWarp; }
+bool occ_short_takes(int64_t length) { return length > 0 && length <= kMostLength; }
 
 EntrySlots clamp_short_vectors(const float* y, const Vectors& vectors, double alpha, bool entries, float* yc,
                                int64_t* row_ptr, Context& context) {
   const QuantileIndices at = quantile_indices(alpha, vectors.length);
   const int64_t per_vector = at.lower + vectors.length - 1 - at.upper, slots = entries ? vectors.count * per_vector : 0;
   const EntrySlots to{context.scratch<int32_t>(slots), context.scratch<float>(slots), per_vector};
-  const int64_t held = ceil_div(vectors.length, kWarp);
-  const auto kernel = held <= 4    ? clamp_vectors<4>
-                      : held <= 12 ? clamp_vectors<12>
-                      : held <= 24 ? clamp_vectors<24>
-                      : held <= 48 ? clamp_vectors<48>
-                                   : clamp_vectors<kMostHeld>;
-  context.launch(kernel, Context::per_block(ceil_div(vectors.count, kThreads / kWarp), kThreads), y, vectors.count,
+  const auto kernel = vectors.length <= 512    ? clamp_vectors<512>
+                      : vectors.length <= 1536 ? clamp_vectors<1536>
+                                               : clamp_vectors<kMostLength>;
+  context.launch(kernel, Context::per_block(ceil_div(vectors.count, kWarps), kThreads), y, vectors.count,
                  static_cast<int>(vectors.length), static_cast<int>(at.lower), static_cast<int>(at.upper), entries, yc,
                  to, row_ptr);
   return to;
