@@ -19,44 +19,67 @@ constexpr int kWarpsN = kTileN / kWarpSide;
 static_assert(kPanel % kSlice == 0 && kWarpSide == 16 * kOwnM);
 
 /// kSlice k of `rows` rows of one operand: read to registers, stored as [k][row]. The pitch keeps the lanes of half a
-/// warp, four k of four rows, in different banks.
+/// warp, four k of four rows, in different banks; stores of half a warp go to 16 rows of one k.
 template <int rows>
 class SliceLoader {
  public:
   static constexpr int kPitch = rows + 4;
   static constexpr int kLoads = rows * kSlice / kThreads;
 
-  /// The thread's elements begin at (row, k) of the slice; the next lies some rows (k contiguous) or k further.
+  /// k contiguous: the thread's elements are 4 k of a row, then of the row kAcross further. Else one row, and each next
+  /// element lies kDown k further.
   __device__ SliceLoader(const Operand& o, int64_t matrix, int64_t first_row, int64_t first_k)
       : k_contiguous_(o.k_stride == 1),
-        row_(static_cast<int>(k_contiguous_ ? threadIdx.x / kSlice : threadIdx.x % rows)),
-        k_(static_cast<int>(k_contiguous_ ? threadIdx.x % kSlice : threadIdx.x / rows)),
-        row_step_(k_contiguous_ ? kThreads / kSlice : 0),
-        k_step_(k_contiguous_ ? 0 : kThreads / rows),
+        row_(static_cast<int>(k_contiguous_ ? threadIdx.x % 16 + threadIdx.x / kAcross * 16 : threadIdx.x % rows)),
+        k_(static_cast<int>(k_contiguous_ ? threadIdx.x / 16 % 4 * 4 : threadIdx.x / rows)),
         rows_left_(static_cast<int>(least(o.rows - first_row, rows)) - row_),
+        vectors_(o.aligned()),
         from_(o.matrix(matrix) + (first_row + row_) * o.row_stride + (first_k + k_) * o.k_stride),
-        across_(row_step_ * o.row_stride + k_step_ * o.k_stride),
-        advance_(kSlice * o.k_stride) {}
+        stride_(k_contiguous_ ? o.row_stride : o.k_stride) {}
 
   /// Reads the thread's part of the next slice, of which `k_left` k exist; what lies outside of the operand is zero.
   __device__ void load(int64_t k_left) {
     const int left = static_cast<int>(least(k_left, kSlice)) - k_;
+    if (k_contiguous_) {
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i)
-      held_[i] = i * row_step_ < rows_left_ && i * k_step_ < left ? from_[i * across_] : 0.0f;
-    from_ += advance_;
+      for (int i = 0; i < kLoads; i += 4) load_quad(i, i / 4 * kAcross < rows_left_ ? left : 0);
+      from_ += kSlice;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i)
+        held_[i] = 0 < rows_left_ && i * kDown < left ? from_[i * kDown * stride_] : 0.0f;
+      from_ += kSlice * stride_;
+    }
   }
 
   __device__ void store(double (*to)[kPitch]) const {
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) to[k_ + i * k_step_][row_ + i * row_step_] = static_cast<double>(held_[i]);
+    for (int i = 0; i < kLoads; ++i) {
+      double* place = k_contiguous_ ? &to[k_ + i % 4][row_ + i / 4 * kAcross] : &to[k_ + i * kDown][row_];
+      *place = static_cast<double>(held_[i]);
+    }
   }
 
  private:
+  static constexpr int kAcross = kThreads / 4;
+  static constexpr int kDown = kThreads / rows;
+
+  __device__ void load_quad(int i, int count) {
+    const float* at = from_ + i / 4 * kAcross * stride_;
+    if (vectors_ && count >= 4) {
+      const float4 v = *reinterpret_cast<const float4*>(at);
+      held_[i] = v.x, held_[i + 1] = v.y, held_[i + 2] = v.z, held_[i + 3] = v.w;
+    } else {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) held_[i + c] = c < count ? at[c] : 0.0f;
+    }
+  }
+
   bool k_contiguous_;
-  int row_, k_, row_step_, k_step_, rows_left_;
+  int row_, k_, rows_left_;
+  bool vectors_;
   const float* from_;
-  int64_t across_, advance_;
+  int64_t stride_;
   float held_[kLoads];
 };
 
