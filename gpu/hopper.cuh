@@ -137,7 +137,6 @@ __device__ inline void pin(int (&d)[count]) {
   C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), C(d[i + 6]), C(d[i + 7])
 #define FP4SIM_32(C, d, i) FP4SIM_8(C, d, i), FP4SIM_8(C, d, i + 8), FP4SIM_8(C, d, i + 16), FP4SIM_8(C, d, i + 24)
 #define FP4SIM_REGISTERS_32(C, d) FP4SIM_32(C, d, 0)
-#define FP4SIM_REGISTERS_48(C, d) FP4SIM_32(C, d, 0), FP4SIM_8(C, d, 32), FP4SIM_8(C, d, 40)
 #define FP4SIM_REGISTERS_64(C, d) FP4SIM_32(C, d, 0), FP4SIM_32(C, d, 32)
 #define FP4SIM_REGISTERS_96(C, d) FP4SIM_REGISTERS_64(C, d), FP4SIM_32(C, d, 64)
 #define FP4SIM_REGISTERS_128(C, d) FP4SIM_REGISTERS_96(C, d), FP4SIM_32(C, d, 96)
@@ -178,7 +177,6 @@ FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 128, 64, 64, 65, FP4SIM_INT8
 FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 192, 96, 96, 97, FP4SIM_INT8, 1, "")
 FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 256, 128, 128, 129, FP4SIM_INT8, 1, "")
 FP4SIM_WARPGROUP_PRODUCT(multiply_e5m2, float, FP4SIM_FLOAT, 64, 32, 32, 33, FP4SIM_E5M2, 0, ", 1, 1")
-FP4SIM_WARPGROUP_PRODUCT(multiply_e5m2, float, FP4SIM_FLOAT, 96, 48, 48, 49, FP4SIM_E5M2, 0, ", 1, 1")
 FP4SIM_WARPGROUP_PRODUCT(multiply_f16, float, FP4SIM_FLOAT, 64, 32, 32, 33, FP4SIM_F16, 0, ", 1, 1, 0, 0")
 
 }  // namespace fp4sim::gpu

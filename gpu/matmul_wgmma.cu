@@ -8,14 +8,14 @@ namespace fp4sim::gpu {
 namespace {
 
 using WideUnits = ProductPlan<Int8Rule, 2, 256, kPair>;
+using MiddleUnits = ProductPlan<Int8Rule, 2, 192, 1>;
 using NarrowUnits = ProductPlan<Int8Rule, 2, 128, 1>;
-using Either = ProductPlan<EitherRule, 2, 192, kPair>;
 using Folded = ProductPlan<FoldedRule, 3, 128, 1>;
 using HalvesPlan = ProductPlan<HalvesRule, 3, 128, 1>;
 
 /// What the tiles of one product are computed from and with.
 struct Launch {
-  Operands operands;
+  WidePair pair;
   Epilogue epilogue;
   float unit = 1.0f;  // of integers
   UnfitFlags unfit = {nullptr, 0};
@@ -28,7 +28,7 @@ void launch_product(const Launch& l, const TileGrid& grid, Context& context) {
   const auto kernel = product_kernel<Plan>;
   FP4SIM_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes));
   const int64_t clusters = std::min<int64_t>(grid.tiles(), context.multiprocessors() / Plan::kCluster);
-  context.launch(kernel, Context::per_block(clusters * Plan::kCluster, Plan::kThreads, Plan::kSharedBytes), l.operands,
+  context.launch(kernel, Context::per_block(clusters * Plan::kCluster, Plan::kThreads, Plan::kSharedBytes), l.pair,
                  grid, l.epilogue, l.unit, l.unfit, l.certificates, l.map);
 }
 
@@ -75,8 +75,8 @@ void split_panels(TileGrid& grid, int64_t processors, Context& context) {
 UnitGrid unit_grid(const ProductShape& shape, bool exact, float* y, Context& context) {
   const int64_t processors = context.multiprocessors();
   if (is_small(shape)) {
-    UnitGrid u{UnitTiles::middle, whole_tiles<Either>(shape, y)};
-    if (exact) split_panels(u.grid, processors / Either::kCluster, context);
+    UnitGrid u{UnitTiles::middle, whole_tiles<MiddleUnits>(shape, y)};
+    if (exact) split_panels(u.grid, processors, context);
     return u;
   }
   UnitGrid u{UnitTiles::wide, whole_tiles<WideUnits>(shape, y)};
@@ -88,7 +88,7 @@ UnitGrid unit_grid(const ProductShape& shape, bool exact, float* y, Context& con
 
 void launch_units(const Launch& l, const UnitGrid& u, Context& context) {
   if (u.tiles == UnitTiles::wide) return launch_product<WideUnits>(l, u.grid, context);
-  if (u.tiles == UnitTiles::middle) return launch_product<Either>(l, u.grid, context);
+  if (u.tiles == UnitTiles::middle) return launch_product<MiddleUnits>(l, u.grid, context);
   launch_product<NarrowUnits>(l, u.grid, context);
 }
 
@@ -125,24 +125,13 @@ void multiply_units(const WidePair& pair, const ProductShape& shape, int bits, i
   constexpr int kExactBits = 24;
   const bool exact = bits < kExactBits && shape.k <= int64_t{1} << (kExactBits - bits);
   const UnitGrid u = unit_grid(shape, exact, y, context);
-  Launch l{{pair, {}}, epilogue};
+  Launch l{pair, epilogue};
   l.unit = pow2_f32(exponent);
   launch_units(l, u, context);
   sum_panels(u.grid, epilogue, context);
 }
 
 namespace {
-
-/// Both kinds of tiles in one kernel.
-void multiply_either(Launch& l, const ProductShape& shape, float* y, Context& context) {
-  TileGrid grid = whole_tiles<Either>(shape, y);
-  grid.split = grid.panels > 1 && grid.tiles() * Either::kCluster < context.multiprocessors();
-  if (grid.split) grid.partial = context.scratch<float>(grid.panels * shape.matrices * shape.m * shape.n);
-  choose_bands(l.certificates.a, Either::kRows * Either::kCluster);
-  choose_bands(l.certificates.b, Either::kCols);
-  launch_product<Either>(l, grid, context);
-  sum_panels(grid, l.epilogue, context);
-}
 
 /// Certified tiles by one kernel, then the others, if there are any, by another.
 void multiply_in_turn(Launch& l, const FoldedPair& pair, const ProductShape& shape, float* y, Context& context) {
@@ -166,16 +155,12 @@ void multiply_in_turn(Launch& l, const FoldedPair& pair, const ProductShape& sha
 void multiply_folded(const FoldedPair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
                      Context& context) {
   constexpr float kUnit = 0.25f;  // of the products of halves
-  const bool both = pair.work.a.folded != nullptr;
-  const WidePair wide = pair.work.result();
-  Launch l{{wide, both ? pair.work.numbers() : wide}, epilogue, kUnit};
+  Launch l{pair.work.result(), epilogue, kUnit};
   l.epilogue.scales_a = pair.factors_a;
   l.epilogue.scales_b = pair.factors_b;
   l.certificates = pair.certificates;
-  const bool certifies = l.certificates.which != Tiles::all;
-  if (certifies && !both) return multiply_in_turn(l, pair, shape, y, context);
+  if (l.certificates.which != Tiles::all) return multiply_in_turn(l, pair, shape, y, context);
   l.unfit = pair.unfit;
-  if (certifies) return multiply_either(l, shape, y, context);
   const TileGrid grid = panel_grid<Folded>(shape, y, context);
   launch_product<Folded>(l, grid, context);
   sum_panels(grid, l.epilogue, context);
@@ -184,7 +169,7 @@ void multiply_folded(const FoldedPair& pair, const ProductShape& shape, const Ep
 void multiply_halves(const WidePair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
                      Context& context) {
   const TileGrid grid = panel_grid<HalvesPlan>(shape, y, context);
-  launch_product<HalvesPlan>({{{}, pair}, epilogue}, grid, context);
+  launch_product<HalvesPlan>({pair, epilogue}, grid, context);
   sum_panels(grid, epilogue, context);
 }
 

@@ -9,12 +9,12 @@
 
 namespace fp4sim::gpu {
 
-// A rule: whether its tiles are sums of integers, sums of numbers block by block, or the one or the other as the
-// certificates have it; slices of 128 bytes, whose steps of 32 bytes are blocks of numbers.
+// A rule: whether its tiles are sums of integers or, block by block, of numbers; slices of 128 bytes, whose steps of 32
+// bytes are blocks.
 
 /// int8 units, one sum over all of k (the vector rule).
 struct Int8Rule {
-  static constexpr bool kIntegers = true, kNumbers = false;
+  static constexpr bool kBlocks = false;
   static constexpr int kSliceK = 128;
   template <int n>
   __device__ static void multiply(int (&d)[n], uint64_t a, uint64_t b) {
@@ -24,22 +24,8 @@ struct Int8Rule {
 
 /// E5M2 numbers with the scales inside: the sum of a block of 32 is exact and is added to the panel's.
 struct FoldedRule {
-  static constexpr bool kIntegers = false, kNumbers = true;
+  static constexpr bool kBlocks = true;
   static constexpr int kSliceK = 128;
-  template <int n>
-  __device__ static void multiply(float (&d)[n], uint64_t a, uint64_t b) {
-    multiply_e5m2(d, a, b);
-  }
-};
-
-/// Certified tiles by the first, others by the second.
-struct EitherRule {
-  static constexpr bool kIntegers = true, kNumbers = true;
-  static constexpr int kSliceK = 128;
-  template <int n>
-  __device__ static void multiply(int (&d)[n], uint64_t a, uint64_t b) {
-    add_int8(d, a, b);
-  }
   template <int n>
   __device__ static void multiply(float (&d)[n], uint64_t a, uint64_t b) {
     multiply_e5m2(d, a, b);
@@ -48,19 +34,12 @@ struct EitherRule {
 
 /// fp16 numbers with the scales inside: blocks of 16 k.
 struct HalvesRule {
-  static constexpr bool kIntegers = false, kNumbers = true;
+  static constexpr bool kBlocks = true;
   static constexpr int kSliceK = 64;
   template <int n>
   __device__ static void multiply(float (&d)[n], uint64_t a, uint64_t b) {
     multiply_f16(d, a, b);
   }
-};
-
-/// The operands in the forms that a rule takes; both have the same slices.
-struct Operands {
-  WidePair integers, numbers;
-
-  __device__ const WidePair& form(bool of_integers) const { return of_integers ? integers : numbers; }
 };
 
 template <class Plan>
@@ -97,18 +76,13 @@ struct Turn {
 template <class Plan>
 constexpr int64_t kSlicesOfPanel = kPanel / Plan::Rule::kSliceK;
 
-/// Calls work(tile, whether it is one of integers) for the tiles of this block's cluster.
+/// Calls work(tile) for the tiles of this block's cluster.
 template <class Plan, class Work>
 __device__ void each_tile(const TileGrid& grid, const TileFilter& filter, const Work& work) {
   constexpr int kRows = Plan::kRows * Plan::kCluster;
   for (int64_t item = blockIdx.x / Plan::kCluster; item < grid.tiles(); item += gridDim.x / Plan::kCluster) {
     const Tile tile = tile_at(grid, item, kRows, Plan::kCols);
-    const bool taken = filter.takes(tile, kRows, Plan::kCols);
-    if constexpr (Plan::Rule::kIntegers && Plan::Rule::kNumbers) {
-      work(tile, taken);
-    } else {
-      if (taken) work(tile, Plan::Rule::kIntegers);
-    }
+    if (filter.takes(tile, kRows, Plan::kCols)) work(tile);
   }
 }
 
@@ -274,7 +248,7 @@ __device__ inline void store_map(const Certificates& c, const TileFilter& filter
 /// first block writes the map of certified bands where there is one.
 template <class Plan>
 __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::kThreads, 1)
-    product_kernel(const __grid_constant__ Operands operands, const __grid_constant__ TileGrid grid,
+    product_kernel(const __grid_constant__ WidePair pair, const __grid_constant__ TileGrid grid,
                    const __grid_constant__ Epilogue epilogue, float unit, const __grid_constant__ UnfitFlags unfit,
                    const __grid_constant__ Certificates certificates, uint8_t* map) {
   if (unfit.any()) return;
@@ -297,19 +271,18 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
   if (group < 0) {
     release_registers<Plan::kCopyRegisters>();
     if (threadIdx.x == 0)
-      each_tile<Plan>(grid, filter, [&](const Tile& tile, bool integers) {
-        copy_slices(memory, turn, operands.form(integers), tile, rank);
-      });
+      each_tile<Plan>(grid, filter, [&](const Tile& tile) { copy_slices(memory, turn, pair, tile, rank); });
   } else {
     take_registers<Plan::kRegisters>();
-    each_tile<Plan>(grid, filter, [&](const Tile& tile, bool integers) {
+    each_tile<Plan>(grid, filter, [&](const Tile& tile) {
       const int64_t first_row = tile.first_row + rank * Plan::kRows + group * 64;
       const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, first_row);
-      const TileWork work{grid, tile, lane, operands.form(integers).a.slices, group};
-      if constexpr (Plan::Rule::kIntegers) {
-        if (integers) return multiply_vectors(memory, turn, work, unit);
+      const TileWork work{grid, tile, lane, pair.a.slices, group};
+      if constexpr (Plan::Rule::kBlocks) {
+        multiply_blocks(memory, turn, work);
+      } else {
+        multiply_vectors(memory, turn, work, unit);
       }
-      if constexpr (Plan::Rule::kNumbers) multiply_blocks(memory, turn, work);
     });
     finish_stores();
   }

@@ -10,8 +10,7 @@ namespace fp4sim::gpu {
 /// True if the current device has the instructions.
 bool has_warpgroup_products();
 
-/// True for products so small that launches count, of no long k: one kernel takes certified tiles and others, and
-/// fold_scales gives both forms.
+/// True for products so small, of no long k, that certificates would cost more than they save.
 bool is_small(const ProductShape& shape);
 
 /// Writes y by the vector rule from int8 units below 2^bits of a product; a unit of the dots is 2^exponent.

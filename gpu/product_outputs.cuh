@@ -22,7 +22,7 @@ struct ProductPlan {
   static constexpr bool kStaged = cols <= 192;
   static constexpr int kPitch = cols + 8;
   static constexpr int kStagingBytes = kStaged ? kRows * kPitch * 4 : 0;
-  static_assert(kStaged || !Rule::kNumbers);
+  static_assert(kStaged || !Rule::kBlocks);
   static constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024;
   static constexpr int kStages = (kSharedBytes - kStagingBytes - kAlignment - 256 - kBandBytes) / (kABytes + kBBytes);
   static_assert(kStages >= 2 && kStages <= 15);
@@ -76,7 +76,8 @@ struct LanePlace {
 /// + 1.
 template <class Plan, class Value, class Store>
 __device__ void finish_outputs(const Value& value, int columns, const LanePlace& lane, const Store& store) {
-  constexpr int kBatch = 8;  // scales on their way
+  constexpr int kBatch = Plan::kCols % 128 == 0 ? 16 : 12;  // scales on their way
+  static_assert(Plan::kCols / 8 % kBatch == 0);
 #pragma unroll
   for (int first = 0; first < Plan::kCols / 8; first += kBatch) {
     float2 cols[kBatch];

@@ -78,7 +78,7 @@ __device__ void widen_along(const Widening& w, const Piece& piece) {
     for (int half = 0; half < 2; ++half) {
       uint32_t words[4];
       halves_of(codes[half], table, words);
-      *reinterpret_cast<uint4*>(place_of_chunk(w, w.to, piece.matrix, slice, row, 2 * quarter + half)) =
+      *reinterpret_cast<uint4*>(place_of_chunk(w, piece.matrix, slice, row, 2 * quarter + half)) =
           make_uint4(words[0], words[1], words[2], words[3]);
     }
   }
@@ -106,7 +106,7 @@ __device__ void widen_across(const Widening& w, const Piece& piece) {
     for (int r = 0; r < kGroupRows; ++r) {
       uint32_t words[4];  // both words joined have eight nibbles in the order 0 4 1 5 2 6 3 7
       halves_of(turned[r][0] | turned[r][1] << 4, halves_of_scale(scales[r]), words);
-      *reinterpret_cast<uint4*>(place_of_chunk(w, w.to, piece.matrix, slice, row + r, chunk)) =
+      *reinterpret_cast<uint4*>(place_of_chunk(w, piece.matrix, slice, row + r, chunk)) =
           make_uint4(__byte_perm(words[0], words[1], 0x5410), __byte_perm(words[2], words[3], 0x5410),
                      __byte_perm(words[0], words[1], 0x7632), __byte_perm(words[2], words[3], 0x7632));
     }

@@ -129,7 +129,7 @@ __device__ uint32_t add_squares(uint32_t sum, uint32_t bytes) {
 }
 
 /// The 32 k of a quarter of every second slice of a row.
-__device__ bool widen_along(const Widening& w, uint8_t* to, const Piece& piece, Form form, RowScales& s) {
+__device__ bool widen_along(const Widening& w, const Piece& piece, Form form, RowScales& s) {
   constexpr int kQuarters = kSliceBytes / (2 * kChunk), kTogether = kThreads / (kPieceRows * kQuarters);
   const int thread = static_cast<int>(threadIdx.x), quarter = thread % kQuarters;
   const int in_block = thread / kQuarters % kPieceRows;
@@ -140,34 +140,44 @@ __device__ bool widen_along(const Widening& w, uint8_t* to, const Piece& piece, 
   const int origin = folds ? s.origin[in_block] : 0;
   bool fits = true;
   uint32_t squares = 0;
-#pragma unroll 4
-  for (int64_t slice = piece.first_slice + thread / (kPieceRows * kQuarters); slice < piece.last_slice;
-       slice += kTogether) {
-    const int64_t k = slice * kSliceBytes + quarter * 2 * kChunk;
-    uint32_t codes[4] = {0, 0, 0, 0};
-    if (exists && k < w.from.k) {
-      if (aligned) {
-        const uint4 all = __ldg(reinterpret_cast<const uint4*>(from + k / 2));
-        codes[0] = all.x, codes[1] = all.y, codes[2] = all.z, codes[3] = all.w;
-      } else {
+  // The loads of several slices are on their way together.
+  constexpr int kBatch = 4;
+  for (int64_t first = piece.first_slice + thread / (kPieceRows * kQuarters); first < piece.last_slice;
+       first += kBatch * kTogether) {
+    uint32_t codes[kBatch][4];
+    int scale[kBatch];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) codes[i] = load_codes(from + k / 2 + 4 * i, w.from.k - k - 8 * i, false);
+    for (int i = 0; i < kBatch; ++i) {
+      const int64_t slice = first + i * kTogether, k = slice * kSliceBytes + quarter * 2 * kChunk;
+      const bool loads = exists && slice < piece.last_slice && k < w.from.k;
+      scale[i] = loads && folds ? __ldg(scales + (k >> kBlockShift) * w.places.block_step) : 0;
+      uint4 all = make_uint4(0, 0, 0, 0);
+      if (loads && aligned) all = __ldg(reinterpret_cast<const uint4*>(from + k / 2));
+      codes[i][0] = all.x, codes[i][1] = all.y, codes[i][2] = all.z, codes[i][3] = all.w;
+      if (loads && !aligned) {
+#pragma unroll
+        for (int word = 0; word < 4; ++word)
+          codes[i][word] = load_codes(from + k / 2 + 4 * word, w.from.k - k - 8 * word, false);
       }
     }
-    Bytes16 table = w.units;
-    if (folds) {
-      const int code = exists && k < w.from.k ? __ldg(scales + (k >> kBlockShift) * w.places.block_step) : 0;
-      table = block_bytes(form, code, origin, fits);
-      fits = fits && zero_fits(code, codes[0] | codes[1] | codes[2] | codes[3]);
-    }
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      uint32_t low[2], high[2];
-      bytes_of(codes[2 * half], table, low);
-      bytes_of(codes[2 * half + 1], table, high);
-      squares = add_squares(add_squares(add_squares(add_squares(squares, low[0]), low[1]), high[0]), high[1]);
-      *reinterpret_cast<uint4*>(place_of_chunk(w, to, piece.matrix, slice, row, 2 * quarter + half)) =
-          make_uint4(low[0], low[1], high[0], high[1]);
+    for (int i = 0; i < kBatch; ++i) {
+      const int64_t slice = first + i * kTogether;
+      if (slice >= piece.last_slice) break;
+      Bytes16 table = w.units;
+      if (folds) {
+        table = block_bytes(form, scale[i], origin, fits);
+        fits = fits && zero_fits(scale[i], codes[i][0] | codes[i][1] | codes[i][2] | codes[i][3]);
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        uint32_t low[2], high[2];
+        bytes_of(codes[i][2 * half], table, low);
+        bytes_of(codes[i][2 * half + 1], table, high);
+        squares = add_squares(add_squares(add_squares(add_squares(squares, low[0]), low[1]), high[0]), high[1]);
+        *reinterpret_cast<uint4*>(place_of_chunk(w, piece.matrix, slice, row, 2 * quarter + half)) =
+            make_uint4(low[0], low[1], high[0], high[1]);
+      }
     }
   }
   if (form == Form::shifted_units) atomicAdd(&s.squares[in_block], squares);
@@ -175,7 +185,7 @@ __device__ bool widen_along(const Widening& w, uint8_t* to, const Piece& piece, 
 }
 
 /// Eight rows, one chunk of every eighth slice.
-__device__ bool widen_across(const Widening& w, uint8_t* to, const Piece& piece, Form form, RowScales& s) {
+__device__ bool widen_across(const Widening& w, const Piece& piece, Form form, RowScales& s) {
   const int lane = static_cast<int>(threadIdx.x % kWarp), chunk = lane % kChunks, first = lane / kChunks * kGroupRows;
   const int64_t row = piece.first_row + first;
   const bool aligned = w.from.view.layout.row_bytes % 4 == 0, folds = form != Form::plain_units;
@@ -206,7 +216,7 @@ __device__ bool widen_across(const Widening& w, uint8_t* to, const Piece& piece,
         bytes[r][2 * pair] = __byte_perm(wide[0], wide[1], 0x6420);
         bytes[r][2 * pair + 1] = __byte_perm(wide[0], wide[1], 0x7531);
       }
-      *reinterpret_cast<uint4*>(place_of_chunk(w, to, piece.matrix, slice, row + r, chunk)) =
+      *reinterpret_cast<uint4*>(place_of_chunk(w, piece.matrix, slice, row + r, chunk)) =
           make_uint4(bytes[r][0], bytes[r][1], bytes[r][2], bytes[r][3]);
     }
   }
@@ -217,15 +227,15 @@ __device__ bool widen_across(const Widening& w, uint8_t* to, const Piece& piece,
   return fits;
 }
 
-__device__ bool widen_piece(const Widening& w, uint8_t* to, const Piece& piece, Form form, RowScales& s) {
-  return w.from.last ? widen_along(w, to, piece, form, s) : widen_across(w, to, piece, form, s);
+__device__ bool widen_piece(const Widening& w, const Piece& piece, Form form, RowScales& s) {
+  return w.from.last ? widen_along(w, piece, form, s) : widen_across(w, piece, form, s);
 }
 
 __global__ void __launch_bounds__(kThreads, 3) widen_plain(const __grid_constant__ WideningPair pair) {
   __shared__ RowScales unused;
   const bool is_a = blockIdx.x < pair.a.pieces();
   const Widening& w = is_a ? pair.a : pair.b;
-  widen_piece(w, w.to, piece_of(w, is_a ? blockIdx.x : blockIdx.x - pair.a.pieces()), Form::plain_units, unused);
+  widen_piece(w, piece_of(w, is_a ? blockIdx.x : blockIdx.x - pair.a.pieces()), Form::plain_units, unused);
 }
 
 /// Writes the factors of a piece's rows: exponents out of range leave any, the product is unfit.
@@ -258,10 +268,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       form = Form::e5m2;
     }
     if (pass == Pass::all && piece.first_slice == 0 && threadIdx.x < kPieceRows) store_factors(w, piece, s);
-    bool fits = true;
-    if (form == Form::shifted_units || w.folded == nullptr) fits = widen_piece(w, w.to, piece, form, s);
-    if (w.folded != nullptr) fits = widen_piece(w, w.folded, piece, Form::e5m2, s) && fits;
-    const int unfit = __syncthreads_or(fits ? 0 : 1);
+    const int unfit = __syncthreads_or(widen_piece(w, piece, form, s) ? 0 : 1);
     if (threadIdx.x == 0) pair.unfit[item] = unfit != 0 ? 1 : 0;
     if (pass == Pass::all && threadIdx.x < kWarp) {
       const uint32_t squares = warp_max(s.squares[threadIdx.x]);
@@ -276,25 +283,36 @@ __global__ void __launch_bounds__(kThreads, 3)
 /// The blocks of threads that fill the device with work of this kernel.
 int64_t few_blocks(const Context& context) { return 3 * context.multiprocessors(); }
 
+/// Slices of a piece for the shortest time: each has a start, in which it reads all scales of its rows.
+int64_t range_of(int64_t row_blocks, int64_t slices, int64_t resident) {
+  constexpr int64_t kStart = 4, kMostRanges = 32;  // slices that pass in the time of the start
+  int64_t best = slices, least_time = 0;
+  for (int64_t ranges = 1; ranges <= std::min(slices, kMostRanges); ++ranges) {
+    const int64_t range = ceil_div(slices, ranges);
+    const int64_t time = ceil_div(row_blocks * ceil_div(slices, range), resident) * (range + kStart);
+    if (ranges > 1 && time >= least_time) continue;
+    best = range, least_time = time;
+  }
+  return best;
+}
+
 RowNorms norms_of(const Widening& w) { return {w.squares, w.from.matrices, w.row_blocks(), w.ranges, 1, 1}; }
 
 }  // namespace
 
 WideningPair widening_pair(const NarrowOperand& a, const NarrowOperand& b, int64_t slice_k, Context& context) {
-  constexpr int64_t kPieces = 8, kLeastSlices = 4;  // of a multiprocessor; of a piece
   WideningPair pair{};
   int64_t row_blocks = 0;
   for (const NarrowOperand* o : {&a, &b}) row_blocks += o->matrices * ceil_div(o->rows, kNormRows);
+  const int64_t range = range_of(row_blocks, ceil_div(a.k, slice_k), few_blocks(context));
   for (int i = 0; i < 2; ++i) {
     const NarrowOperand& o = i == 0 ? a : b;
     Widening& w = i == 0 ? pair.a : pair.b;
     w.from = o;
     w.padded_rows = ceil_div(o.rows, kWideRows) * kWideRows, w.slices = ceil_div(o.k, slice_k);
-    // A block of threads reads all scales of its rows, so it takes more of k where there are rows enough.
-    const int64_t wanted = std::max<int64_t>(1, kPieces * context.multiprocessors() / row_blocks);
-    w.range = std::max(std::min(kLeastSlices, w.slices), ceil_div(w.slices, wanted));
+    w.range = range;
     w.ranges = ceil_div(w.slices, w.range);
-    w.to = context.scratch<uint8_t>(w.bytes());
+    w.to = context.scratch<uint8_t>(o.matrices * w.slices * w.padded_rows * kSliceBytes);
     w.units = units_of(o.view.quantizer.element);
   }
   return pair;
@@ -306,20 +324,19 @@ WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& co
   return pair.result();
 }
 
-FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context, bool both) {
+FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context, bool certifies) {
   constexpr int64_t kLongest = int64_t{1} << 18;  // k of a piece whose sums of squares, 96² at most, fit into 32 bits
   WideningPair pair = widening_pair(a, b, kSliceBytes, context);
   for (Widening* w : {&pair.a, &pair.b}) {
     w->places = scale_places(w->from, kBlockShift);
     w->factors = context.scratch<float>(w->from.matrices * w->padded_rows);
     w->squares = context.scratch<float>(w->pieces());
-    if (both) w->folded = context.scratch<uint8_t>(w->bytes());
   }
   const int64_t pieces = pair.a.pieces() + pair.b.pieces();
   pair.unfit = context.scratch<uint8_t>(pieces);
   Certificates certificates{norms_of(pair.a), norms_of(pair.b), Tiles::certified};
-  const bool possible = a.matrices <= kMostBands && std::max(pair.a.range, pair.b.range) * kSliceBytes <= kLongest;
-  if (!possible) certificates.which = Tiles::all;
+  certifies = certifies && a.matrices <= kMostBands && std::max(pair.a.range, pair.b.range) * kSliceBytes <= kLongest;
+  if (!certifies) certificates.which = Tiles::all;
   context.launch(fold_pieces<Pass::all>, Context::per_block(pieces, kThreads), pair, certificates);
   return {pair,
           {pair.a.factors, 1, pair.a.padded_rows},

@@ -36,13 +36,10 @@ struct Widening {
   ScalePlaces places;     // where they do
   float* factors;         // [matrix][padded row]: the value of 1 of the row, where it has one
   float* squares;         // of RowNorms, by the number of the piece
-  uint8_t* folded;        // where E5M2 numbers go beside integers; nullptr: a piece has one form, in `to`
 
   FP4SIM_HD int64_t row_blocks() const { return padded_rows / kNormRows; }
   FP4SIM_HD int64_t pieces() const { return from.matrices * row_blocks() * ranges; }
-  int64_t bytes() const { return from.matrices * slices * padded_rows * kSliceBytes; }
   WideOperand result() const { return {to, padded_rows, slices}; }
-  WideOperand numbers() const { return {folded, padded_rows, slices}; }
 };
 
 struct WideningPair {
@@ -50,7 +47,6 @@ struct WideningPair {
   uint8_t* unfit;  // of each piece of a, then of b
 
   WidePair result() const { return {a.result(), b.result()}; }
-  WidePair numbers() const { return {a.numbers(), b.numbers()}; }
 };
 
 /// On the device: whether some row's exponents do not fit into E5M2.
@@ -73,16 +69,15 @@ WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& co
 /// Both operands, e2m1 with e4m3 scales for 16 k, as fp16 numbers value·scale, in scratch.
 WidePair widen_halves(const NarrowOperand& a, const NarrowOperand& b, Context& context);
 
-/// Both operands, e2m1 with e8m0 scales for 32 k, in scratch: rows whose exponents differ by at most 3 as int8 units of
-/// half of the row's factor, if all of their piece are so; others as E5M2 numbers of its factor. `both`: all rows are
-/// E5M2 in `folded`, those of integers as these too.
+/// Both operands, e2m1 with e8m0 scales for 32 k, in scratch, as E5M2 numbers of the row's factor; or, for
+/// certificates, rows whose exponents differ by at most 3 as int8 units of half of it, if all of their piece are so.
 struct FoldedPair {
   WideningPair work;
   OperandScales factors_a, factors_b;  // powers of two that multiply the finished product
   UnfitFlags unfit;
   Certificates certificates;  // what is left for the caller: the bands, and which tiles
 };
-FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context, bool both = false);
+FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context, bool certifies = true);
 
 /// Turns all int8 rows into E5M2 of the same factors, unless every tile is certified.
 void fold_units(const FoldedPair& pair, const Certificates& certificates, Context& context);

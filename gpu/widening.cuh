@@ -26,9 +26,8 @@ __device__ inline Piece piece_of(const Widening& w, int64_t number) {
 }
 
 /// Where chunk `chunk` of a row of a slice lies.
-__device__ inline uint8_t* place_of_chunk(const Widening& w, uint8_t* to, int64_t matrix, int64_t slice, int64_t row,
-                                          int chunk) {
-  return to + ((matrix * w.slices + slice) * w.padded_rows + row) * kSliceBytes +
+__device__ inline uint8_t* place_of_chunk(const Widening& w, int64_t matrix, int64_t slice, int64_t row, int chunk) {
+  return w.to + ((matrix * w.slices + slice) * w.padded_rows + row) * kSliceBytes +
          (chunk ^ (static_cast<int>(row) & (kGroupRows - 1))) * kChunk;
 }
 
