@@ -19,14 +19,12 @@ int64_t most_tiles(int64_t tiles, int64_t multiprocessors, int64_t blocks) {
   return waves == 0 ? ceil_div(rest, multiprocessors) : waves * blocks + std::min(rest, blocks);
 }
 
-/// Time of a grid, in products of a busy multiprocessor. One block alone hides no latency; of two, one is alone while
-/// the other waits for its first slice and stores its outputs.
+/// Time of a grid, in outputs · panels of a busy multiprocessor. One block alone hides no latency.
 double cost_of(const TileGrid& g, const TileFacts& tile, int multiprocessors) {
-  constexpr double kAlone = 1.5, kSplit = 1.05, kWaiting = 120e3;
+  constexpr double kAlone = 1.5, kSplit = 1.05;
   const int64_t most = most_tiles(g.tiles(), multiprocessors, tile.blocks);
-  const double k = g.split ? kSplit * static_cast<double>(kPanel) : static_cast<double>(g.k);
-  const double products = static_cast<double>(tile.m * tile.n) * k / tile.rate * (most == 1 ? kAlone : 1.0);
-  return static_cast<double>(most) * (products + (tile.blocks == 2 ? kWaiting : 0.0));
+  const double outputs = static_cast<double>(most * tile.m * tile.n);
+  return outputs / tile.rate * (most == 1 ? kAlone : 1.0) * (g.split ? kSplit : static_cast<double>(g.panels));
 }
 
 }  // namespace

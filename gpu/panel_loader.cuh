@@ -37,19 +37,6 @@ struct FourBf16 {
 FourF32 four_of(const float*);
 FourBf16 four_of(const uint16_t*);
 
-/// Stores neighbours as one vector where their number makes one.
-template <int count>
-__device__ void store_neighbours(float* to, const float (&v)[count]) {
-  if constexpr (count == 4) {
-    *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
-  } else if constexpr (count == 2) {
-    *reinterpret_cast<float2*>(to) = make_float2(v[0], v[1]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < count; ++i) to[i] = v[i];
-  }
-}
-
 /// One slice of kRows rows of an operand on its way to a buffer: `begin` starts, `finish` ends it before a barrier.
 /// What lies outside of the operand is zero. Through registers, widened on the way.
 template <class T, int kRows, bool k_contiguous>
@@ -57,11 +44,10 @@ class SliceLoader {
  public:
   static constexpr int kPitch = kRows + 4;  // of a buffer; the odd number of float4s keeps stores of one column apart
 
-  /// k contiguous: a thread takes 4 k of kLoads neighbouring rows and turns them; eight lanes store to one k, four k
-  /// lie in each row's 64 (bf16: 32) bytes. Else four rows of one k, kLoads times.
+  /// k contiguous: two lanes take 8 k of a row, so that the 16 rows of a warp are stored to different banks.
   __device__ SliceLoader(const RowsOf<T>& o, int64_t matrix, int64_t first_row, int64_t first_k)
-      : row_(static_cast<int>(k_contiguous ? (threadIdx.x / 32 * 8 + threadIdx.x % 8) * kLoads : threadIdx.x % 8 * 4)),
-        k_(static_cast<int>(k_contiguous ? threadIdx.x % 32 / 8 * 4 : threadIdx.x / 8)),
+      : row_(static_cast<int>(k_contiguous ? threadIdx.x % 32 / 2 + threadIdx.x / 64 * 16 : threadIdx.x % 8 * 4)),
+        k_(static_cast<int>(k_contiguous ? threadIdx.x % 2 * 4 + threadIdx.x / 32 % 2 * 8 : threadIdx.x / 8)),
         rows_left_(static_cast<int>(least(o.rows - first_row, kRows))),
         from_(o.matrix(matrix) +
               (k_contiguous ? (first_row + row_) * o.k + first_k + k_ : (first_k + k_) * o.rows + first_row + row_)),
@@ -70,38 +56,37 @@ class SliceLoader {
 
   /// Reads the next slice, of which `k_left` k exist.
   __device__ void begin(int64_t k_left, float (*)[kPitch]) {
-    const int64_t step = k_contiguous ? stride_ : kAcross;
     if (vectors_ && k_left >= kPanelSlice) {
 #pragma unroll
-      for (int i = 0; i < kLoads; ++i) held_[i].read(from_ + i * step);
+      for (int i = 0; i < kLoads; ++i) held_[i].read(from_ + i * across());
     } else {
       const int left = static_cast<int>(least(k_left, kPanelSlice)) - k_;
 #pragma unroll
       for (int i = 0; i < kLoads; ++i) {
-        const int rows_left = rows_left_ - row_ - i * (k_contiguous ? 1 : kAcross);
-        held_[i].read_some(from_ + i * step, k_contiguous ? (rows_left > 0 ? left : 0) : (left > 0 ? rows_left : 0));
+        const int rows_left = rows_left_ - row_ - i * kAcross;
+        held_[i].read_some(from_ + i * across(),
+                           k_contiguous ? (rows_left > 0 ? left : 0) : (left > 0 ? rows_left : 0));
       }
     }
     from_ += kPanelSlice * (k_contiguous ? 1 : stride_);
   }
   __device__ void finish(float (*slice)[kPitch]) const {
-    float x[kLoads], y[kLoads], z[kLoads], w[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const float4 v = held_[i].values();
-      x[i] = v.x, y[i] = v.y, z[i] = v.z, w[i] = v.w;
-      if (!k_contiguous) *reinterpret_cast<float4*>(&slice[k_][row_ + i * kAcross]) = v;
+      const int row = row_ + i * kAcross;
+      if (k_contiguous) {
+        slice[k_][row] = v.x, slice[k_ + 1][row] = v.y, slice[k_ + 2][row] = v.z, slice[k_ + 3][row] = v.w;
+      } else {
+        *reinterpret_cast<float4*>(&slice[k_][row]) = v;
+      }
     }
-    if (!k_contiguous) return;
-    store_neighbours(&slice[k_][row_], x);
-    store_neighbours(&slice[k_ + 1][row_], y);
-    store_neighbours(&slice[k_ + 2][row_], z);
-    store_neighbours(&slice[k_ + 3][row_], w);
   }
 
  private:
-  static constexpr int kAcross = 32;  // rows between two loads of a thread whose rows are contiguous
+  static constexpr int kAcross = 32;  // rows between two loads of a thread
   static constexpr int kLoads = kRows / kAcross;
+  __device__ int64_t across() const { return k_contiguous ? kAcross * stride_ : kAcross; }
 
   int row_, k_, rows_left_;
   const T* from_;
