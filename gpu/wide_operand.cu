@@ -14,6 +14,7 @@ namespace fp4sim::gpu {
 namespace {
 
 constexpr int kThreads = kWideningThreads;
+constexpr int kResident = 4;  // blocks of a multiprocessor: loads wait, so more of them pay for a few spilled words
 constexpr int kLargestFold = 13, kLargestShift = 3;
 constexpr int kLeastExponent = -60,
               kMostExponent = 50;  // of scales: all sums are then normal numbers, and exact powers
@@ -231,7 +232,7 @@ __device__ bool widen_piece(const Widening& w, const Piece& piece, Form form, Ro
   return w.from.last ? widen_along(w, piece, form, s) : widen_across(w, piece, form, s);
 }
 
-__global__ void __launch_bounds__(kThreads, 3) widen_plain(const __grid_constant__ WideningPair pair) {
+__global__ void __launch_bounds__(kThreads, kResident) widen_plain(const __grid_constant__ WideningPair pair) {
   __shared__ RowScales unused;
   const bool is_a = blockIdx.x < pair.a.pieces();
   const Widening& w = is_a ? pair.a : pair.b;
@@ -248,7 +249,7 @@ __device__ void store_factors(const Widening& w, const Piece& piece, const RowSc
 
 /// Widens the pieces blockIdx.x, blockIdx.x + gridDim.x …
 template <Pass pass>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, kResident)
     fold_pieces(const __grid_constant__ WideningPair pair, const __grid_constant__ Certificates certificates) {
   __shared__ RowScales s;
   if constexpr (pass == Pass::units_to_e5m2) {
@@ -281,7 +282,7 @@ __global__ void __launch_bounds__(kThreads, 3)
 }
 
 /// The blocks of threads that fill the device with work of this kernel.
-int64_t few_blocks(const Context& context) { return 3 * context.multiprocessors(); }
+int64_t few_blocks(const Context& context) { return kResident * context.multiprocessors(); }
 
 /// Slices of a piece for the shortest time: each has a start, in which it reads all scales of its rows.
 int64_t range_of(int64_t row_blocks, int64_t slices, int64_t resident) {
