@@ -2,15 +2,12 @@
 // row's block find their amax by shuffles and the warps of a column's block through shared memory.
 #include "gpu/quantize_both.h"
 
-#include "gpu/column_tile.cuh"
+#include "gpu/column_blocks.cuh"
 #include "gpu/fused.cuh"
 #include "gpu/fused_dispatch.cuh"
 
 namespace fp4sim::gpu {
 namespace {
-
-constexpr int kWarps = kTileThreads / kWarp;
-constexpr int kMostBlocks = kTileRows / 16;  // scale blocks of one column of a tile
 
 /// Where one of the two packed values goes.
 struct Target {
@@ -38,31 +35,13 @@ template <class Encoder>
 __global__ void __launch_bounds__(kTileThreads)
     quantize_tiles(const float* x, Layout l, ScaleMaker maker, Encoder unready, Target last, Target first) {
   const auto& encoder = unready.ready();
-  alignas(16) __shared__ float maxima[kWarps][kTileCols];
-  alignas(16) __shared__ float factors[kMostBlocks][kTileCols];  // NaN for nonfinite blocks
+  __shared__ ColumnBlocks shared;
   const ColumnTile tile = column_tile(l, blockIdx.x);
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, block_size = static_cast<int>(l.row_step);
+  const int lane = threadIdx.x % kWarp, block_size = static_cast<int>(l.row_step);
   Four e[kThreadRows];
   load_tile(x, tile, l, e);
-  Four most = {};
-#pragma unroll
-  for (int r = 0; r < kThreadRows; ++r)
-#pragma unroll
-    for (int k = 0; k < kVector; ++k) most.v[k] = larger_magnitude(most.v[k], e[r].v[k]);
-  *reinterpret_cast<float4*>(&maxima[warp][lane * kVector]) = make_float4(most.v[0], most.v[1], most.v[2], most.v[3]);
-  __syncthreads();
-
-  const int blocks = kTileRows / block_size, warps_of_block = block_size / kThreadRows;
-  const int mine = static_cast<int>(threadIdx.x);
-  for (int b = 0; b < blocks; ++b) {
-    float amax = 0;
-    for (int w = 0; w < warps_of_block; ++w) amax = larger_magnitude(amax, maxima[b * warps_of_block + w][mine]);
-    const BlockScale scale = maker.make<false>(magnitude_bits(amax), TensorScales{});
-    factors[b][mine] = magnitude_bits(amax) < kF32Inf ? scale.factor : canonical_nan();
-    const int64_t grid_row = tile.tile_row * blocks + b, col = tile.first_col + mine;
-    if (grid_row < l.grid_rows && col < l.cols)
-      first.scales[(tile.matrix * l.grid_rows + grid_row) * l.cols + col] = scale.code;
-  }
+  publish_maxima(e, shared);
+  make_column_scales<false>(tile, l, maker, TensorScales{}, shared, first.scales);
 
   const int lanes = block_size / kVector;
 #pragma unroll
@@ -78,21 +57,7 @@ __global__ void __launch_bounds__(kTileThreads)
     if (lane % lanes == 0) last.scales[i / block_size] = scale.code;
   }
   __syncthreads();
-
-  const float* factor = &factors[warp / warps_of_block][lane * kVector];
-  const int bits = encoder.bits();
-  uint32_t finite = 0;  // ones for the codes of finite blocks; the others are +0
-#pragma unroll
-  for (int k = 0; k < kVector; ++k)
-    if (factor[k] == factor[k]) finite |= ((1u << bits) - 1u) << (k * bits);
-#pragma unroll
-  for (int r = 0; r < kThreadRows; ++r) {
-    if (r >= tile.rows) break;
-    float y[kVector];
-#pragma unroll
-    for (int k = 0; k < kVector; ++k) y[k] = e[r].v[k] * factor[k];
-    store_four_codes(first.codes, element_of(tile, l, r) / kVector, bits, encoder.four(y, 0) & finite);
-  }
+  store_column_codes(e, tile, l, shared, encoder, first.codes);
 }
 
 Target target_of(const NodeCall& call) {
