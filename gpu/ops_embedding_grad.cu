@@ -39,6 +39,7 @@ __device__ int list_positions(const int32_t* ids, int64_t first, int64_t last, i
 /// Grid: x = table rows, y = column tiles of kBlock.
 __global__ void __launch_bounds__(kBlock)
     embedding_grad_kernel(const int32_t* ids, const float* dy, float* table, int64_t positions, int64_t width) {
+  constexpr int kAhead = 32;  // terms loaded at once
   __shared__ int list[kPanel];
   __shared__ int counts[kPanel / kWarp];
   const int64_t row = blockIdx.x, column = int64_t{blockIdx.y} * kBlock + threadIdx.x;
@@ -47,8 +48,16 @@ __global__ void __launch_bounds__(kBlock)
     const int used = list_positions(ids, first, least(positions, first + kPanel), row, list, counts);
     if (used != 0 && column < width) {  // an empty panel adds +0 to a sum that is never −0
       float acc = 0.0f;
+      int k = 0;
+      for (; k + kAhead <= used; k += kAhead) {  // a frequent id waits for these loads only
+        float terms[kAhead];
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) terms[i] = dy[(first + list[k + i]) * width + column];
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) acc = acc + terms[i];
+      }
 #pragma unroll 8
-      for (int k = 0; k < used; ++k) acc = acc + dy[(first + list[k]) * width + column];
+      for (; k < used; ++k) acc = acc + dy[(first + list[k]) * width + column];
       sum = sum + acc;
     }
     __syncthreads();  // the list is free again

@@ -4,6 +4,7 @@
 
 #include "gpu/arithmetic.cuh"
 #include "gpu/csr_view.cuh"
+#include "gpu/hopper.cuh"
 #include "gpu/occ_bounds.h"
 #include "gpu/occ_short.h"
 #include "gpu/ops.h"
@@ -14,7 +15,7 @@ namespace fp4sim::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kScanThreads = 1024, kScanItems = 8;
+constexpr int kScanThreads = 1024, kScanItems = 16;
 
 /// The sum over the block of threads of one flag each, and how many are set below this thread. `sums` has one word for
 /// each warp; the caller synchronizes between two uses.
@@ -55,38 +56,47 @@ __global__ void clamp_vectors(const float* y, Vectors vectors, const Bounds* bou
   if (v == 0) row_ptr[0] = 0;
 }
 
-/// One block of threads: counts in row_ptr[1 … vectors] become sums over all vectors up to theirs. A thread takes
-/// kScanItems neighbours at a time.
-__global__ void scan_counts(int64_t vectors, int64_t* row_ptr) {
-  __shared__ int64_t sums[kScanThreads / kWarp];
+/// One block of threads: counts in row_ptr[1 … vectors] become sums over all vectors up to theirs. A warp takes kWarp
+/// neighbours kScanItems times a round, all loads at once: the time is that of one trip to memory.
+__global__ void __launch_bounds__(kScanThreads, 1) scan_counts(int64_t vectors, int64_t* row_ptr) {
+  __shared__ int64_t sums[kWarp];  // of each warp
+  static_assert(kScanThreads == kWarp * kWarp);
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   int64_t before = 0;  // entries of the vectors of earlier rounds
   for (int64_t round = 0; round < vectors; round += kScanThreads * kScanItems) {
-    const int64_t first = round + threadIdx.x * kScanItems;
-    int64_t counts[kScanItems], mine = 0;
+    const int64_t first = round + warp * (kWarp * kScanItems) + lane;
+    const int left = static_cast<int>(least(vectors - first, kWarp * kScanItems));
+    int64_t* counts = row_ptr + 1 + first;
+    int64_t through[kScanItems];
+#pragma unroll
+    for (int k = 0; k < kScanItems; ++k) through[k] = k * kWarp < left ? counts[k * kWarp] : 0;
+#pragma unroll
+    for (int distance = 1; distance < kWarp; distance *= 2)
+#pragma unroll
+      for (int k = 0; k < kScanItems; ++k) {
+        const int64_t below = __shfl_up_sync(kAllLanes, through[k], distance);
+        if (lane >= distance) through[k] += below;
+      }
+    int64_t sum = 0;
 #pragma unroll
     for (int k = 0; k < kScanItems; ++k) {
-      counts[k] = first + k < vectors ? row_ptr[first + k + 1] : 0;
-      mine += counts[k];
+      const int64_t neighbours = __shfl_sync(kAllLanes, through[k], kWarp - 1);
+      through[k] += sum;
+      sum += neighbours;
     }
-    int64_t through = mine;
-    for (int distance = 1; distance < kWarp; distance *= 2) {
-      const int64_t below = __shfl_up_sync(kAllLanes, through, distance);
-      if (lane >= distance) through += below;
-    }
-    if (lane == kWarp - 1) sums[warp] = through;
+    if (lane == 0) sums[warp] = sum;
     __syncthreads();
-    int64_t total = 0, sum = before + through - mine;
-    for (int w = 0; w < kScanThreads / kWarp; ++w) {
-      if (w < warp) sum += sums[w];
-      total += sums[w];
-    }
+    int64_t warps_through = sums[lane];
 #pragma unroll
-    for (int k = 0; k < kScanItems; ++k) {
-      sum += counts[k];
-      if (first + k < vectors) row_ptr[first + k + 1] = sum;
+    for (int distance = 1; distance < kWarp; distance *= 2) {
+      const int64_t below = __shfl_up_sync(kAllLanes, warps_through, distance);
+      if (lane >= distance) warps_through += below;
     }
-    before += total;
+    const int64_t below = before + __shfl_sync(kAllLanes, warps_through, warp) - sum;
+#pragma unroll
+    for (int k = 0; k < kScanItems; ++k)
+      if (k * kWarp < left) counts[k * kWarp] = below + through[k];
+    before += __shfl_sync(kAllLanes, warps_through, kWarp - 1);
     __syncthreads();
   }
 }
@@ -160,20 +170,18 @@ __global__ void copy_and_add_entries(const float* x, CsrView csr, float* y) {
 
 constexpr int kSparseBlocks = 8;  // of kThreads that share a multiprocessor
 
-/// y (vectors, rows): one fma chain over a vector's entries for each row of `other` (k, rows). A block of threads stays
-/// with one strip of kWarp·width rows, which the first-level cache keeps, and its warps take vectors.
-template <int width>
+/// y (vectors, rows): one fma chain over a vector's entries for each row of `other` (k, rows), of any k. A block of
+/// threads stays with one strip of kWarp rows, and its warps take vectors.
 __global__ void __launch_bounds__(kThreads, kSparseBlocks)
     sparse_products(CsrView csr, const float* __restrict__ other, int64_t rows, int64_t strips, float* y) {
-  using Neighbours = std::conditional_t<width == 2, float2, float>;
   constexpr int kWarps = kThreads / kWarp;
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   const int64_t part = quotient(blockIdx.x, strips), parts = quotient(gridDim.x, strips);
-  const int64_t row = ((blockIdx.x - part * strips) * kWarp + lane) * width;
-  const float* from = other + least(row, rows - width);
+  const int64_t row = (blockIdx.x - part * strips) * kWarp + lane;
+  const float* from = other + least(row, rows - 1);
   for (int64_t v = part * kWarps + warp; v < csr.vectors.count; v += parts * kWarps) {
     const int64_t last = csr.row_ptr[v + 1];
-    alignas(8) float acc[width] = {};
+    float acc = 0.0f;
     for (int64_t first = csr.row_ptr[v]; first < last; first += kWarp) {
       const int count = static_cast<int>(least(last - first, kWarp));
       const float residual = lane < count ? csr.residual(first + lane) : 0.0f;
@@ -181,28 +189,104 @@ __global__ void __launch_bounds__(kThreads, kSparseBlocks)
 #pragma unroll 4
       for (int e = 0; e < count; ++e) {
         const float value = __shfl_sync(kAllLanes, residual, e);
-        const float* at = from + __shfl_sync(kAllLanes, position, e) * rows;
-        alignas(8) float factors[width];
-        *reinterpret_cast<Neighbours*>(factors) = *reinterpret_cast<const Neighbours*>(at);
-#pragma unroll
-        for (int i = 0; i < width; ++i) acc[i] = fma32(value, factors[i], acc[i]);
+        acc = fma32(value, from[__shfl_sync(kAllLanes, position, e) * rows], acc);
       }
     }
-    if (row < rows) *reinterpret_cast<Neighbours*>(y + v * rows + row) = *reinterpret_cast<const Neighbours*>(acc);
+    if (row < rows) y[v * rows + row] = acc;
   }
+}
+
+constexpr int kStripThreads = 1024, kStripWarps = kStripThreads / kWarp;
+constexpr int kEntryBytes = 8 * kStripThreads;          // an entry for each lane
+constexpr int kStripBytes = (227 << 10) - kEntryBytes;  // the rest of a block's shared memory
+
+/// An entry as all lanes read it: its value and where its factors begin, in bytes from the strip's begin.
+struct alignas(8) StripEntry {
+  float residual;
+  int32_t factors;
+};
+struct alignas(16) StripEntries {
+  StripEntry entry[2];
+};
+
+/// The same products with the strip of kWarp·width rows in shared memory, and the entries too: a load gives two of them
+/// to all lanes. The entries of a warp's next vector are on their way while it multiplies.
+template <int width>
+__global__ void __launch_bounds__(kStripThreads, 1)
+    strip_products(CsrView csr, const float* __restrict__ other, int64_t rows, int64_t strips, float* y) {
+  using Neighbours = std::conditional_t<width == 4, float4, std::conditional_t<width == 2, float2, float>>;
+  constexpr int kStep = kWarp * width * static_cast<int>(sizeof(float));  // from a factor's row to the next
+  const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
+  const int64_t part = quotient(blockIdx.x, strips), parts = quotient(gridDim.x, strips);
+  const int64_t row = ((blockIdx.x - part * strips) * kWarp + lane) * width, step = parts * kStripWarps;
+  auto* entries = reinterpret_cast<StripEntries*>(dynamic_shared()) + warp * (kWarp / 2);
+  uint8_t* strip = dynamic_shared() + kEntryBytes + lane * sizeof(Neighbours);
+  const float* from = other + least(row, rows - width);
+#pragma unroll 8
+  for (int k = warp; k < static_cast<int>(csr.vectors.length); k += kStripWarps)
+    *reinterpret_cast<Neighbours*>(strip + k * kStep) = *reinterpret_cast<const Neighbours*>(from + k * rows);
+  __syncthreads();
+
+  int64_t v = part * kStripWarps + warp;
+  CsrSpan span = csr.span(v), next = csr.span(v + step);
+  CsrEntry mine = csr.entry(span.first + lane, span.last);
+  const float factor = csr.factor();
+  for (; v < csr.vectors.count; v += step) {
+    const CsrSpan after = csr.span(v + 2 * step);
+    alignas(16) float acc[width] = {};
+    const auto add = [&](const StripEntry& e) {
+      alignas(16) float factors[width];
+      *reinterpret_cast<Neighbours*>(factors) = *reinterpret_cast<const Neighbours*>(strip + e.factors);
+#pragma unroll
+      for (int i = 0; i < width; ++i) acc[i] = fma32(e.residual, factors[i], acc[i]);
+    };
+    int64_t first = span.first;
+    do {
+      const int count = static_cast<int>(least(span.last - first, kWarp));
+      reinterpret_cast<StripEntry*>(entries)[lane] = {csr.residual_of(mine.code, factor), mine.position * kStep};
+      __syncwarp();
+      first += kWarp;
+      mine = first < span.last ? csr.entry(first + lane, span.last) : csr.entry(next.first + lane, next.last);
+#pragma unroll 4
+      for (int pair = 0; pair < count / 2; ++pair) {
+        const StripEntries two = entries[pair];
+        add(two.entry[0]);
+        add(two.entry[1]);
+      }
+      if (count % 2 != 0) add(entries[count / 2].entry[0]);
+      __syncwarp();
+    } while (first < span.last);
+    if (row < rows) *reinterpret_cast<Neighbours*>(y + v * rows + row) = *reinterpret_cast<const Neighbours*>(acc);
+    span = next;
+    next = after;
+  }
+}
+
+template <int width>
+void launch_strips(const CsrView& csr, const float* other, int64_t rows, float* y, Context& context) {
+  const auto kernel = strip_products<width>;
+  const int bytes = kEntryBytes + static_cast<int>(csr.vectors.length) * kWarp * width * 4;
+  FP4SIM_CUDA_CALL(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kEntryBytes + kStripBytes));
+  const int64_t strips = ceil_div(rows, kWarp * width);
+  const int64_t parts =
+      std::clamp<int64_t>(context.multiprocessors() / strips, 1, ceil_div(csr.vectors.count, kStripWarps));
+  context.launch(kernel, Context::per_block(strips * parts, kStripThreads, bytes), csr, other, rows, strips, y);
 }
 
 /// y (vectors, rows) = the csr's vectors times `other` (k, rows).
 void multiply_sparse(const CsrView& csr, const float* other, int64_t rows, float* y, Context& context) {
-  constexpr int64_t kMostShared = 512;  // k up to which strips of two rows a lane stay in the first-level cache
   const int64_t vectors = csr.vectors.count;
   if (vectors == 0 || rows == 0) return;
-  const bool pairs = rows % 2 == 0 && csr.vectors.length <= kMostShared;
-  const int64_t strips = ceil_div(rows, pairs ? 2 * kWarp : kWarp);
-  const int64_t blocks = int64_t{context.multiprocessors()} * kSparseBlocks;
+  const auto takes = [&](int width) {
+    return rows % width == 0 && csr.vectors.length * kWarp * width * 4 <= kStripBytes;
+  };
+  if (takes(4)) return launch_strips<4>(csr, other, rows, y, context);
+  if (takes(2)) return launch_strips<2>(csr, other, rows, y, context);
+  if (takes(1)) return launch_strips<1>(csr, other, rows, y, context);
+  const int64_t strips = ceil_div(rows, kWarp), blocks = int64_t{context.multiprocessors()} * kSparseBlocks;
   const int64_t parts = std::clamp<int64_t>(blocks / strips, 1, ceil_div(vectors, kThreads / kWarp));
-  context.launch(pairs ? sparse_products<2> : sparse_products<1>, Context::per_block(strips * parts, kThreads), csr,
-                 other, rows, strips, y);
+  context.launch(sparse_products, Context::per_block(strips * parts, kThreads), csr, other, rows, strips, y);
 }
 
 /// Writes a csr by write(wide), which knows its entries; then e4m3 residuals get their scale and codes.
