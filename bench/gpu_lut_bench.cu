@@ -55,7 +55,7 @@ template <class Encoder>
 float median_us(const float* x, const Encoder& encoder, uint8_t* codes, uint8_t* scales) {
   const ScaleMaker maker = scale_maker_of(quantizer_of(parse_quant_spec("mxfp4")));
   constexpr int64_t kGroups = kElements / kGroup;
-  Context context(nullptr, 0, kBlockRowThreads);
+  Context context(nullptr, 0, kBlockRowThreads, false);
   cudaEvent_t begin, end;
   FP4SIM_CUDA_CALL(cudaEventCreate(&begin));
   FP4SIM_CUDA_CALL(cudaEventCreate(&end));

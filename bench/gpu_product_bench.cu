@@ -25,7 +25,7 @@ constexpr ProductShape kShape{1, kSize, kSize, kSize};
 /// A context with an arena of its own: what it hands out stays until its next begin.
 class Arena {
  public:
-  Arena(cudaStream_t stream, int multiprocessors) : context_(stream, multiprocessors, 256) {}
+  Arena(cudaStream_t stream, int multiprocessors) : context_(stream, multiprocessors, 256, false) {}
   ~Arena() { cudaFree(memory_); }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -84,7 +84,9 @@ Epilogue epilogue_of(const Tensor& a, const Tensor& b) { return {{}, {}, tensor_
 /// The three ways of a product: what is expanded, and what is timed.
 struct Folded {
   FoldedPair pair;
-  void expand(const Tensor& a, const Tensor& b, Context& context) { pair = fold_scales(narrow(a), narrow(b), context); }
+  void expand(const Tensor& a, const Tensor& b, Context& context) {
+    pair = fold_scales(narrow(a), narrow(b), context, true);
+  }
   void multiply(const Tensor& a, const Tensor& b, float* y, Context& context) const {
     multiply_folded(pair, kShape, epilogue_of(a, b), y, context);
   }

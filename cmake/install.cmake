@@ -1,4 +1,4 @@
-# Install rules: the program, the libraries as fp4sim::contract|scalar|simd|io|train, and their headers under include/fp4sim.
+# Install rules: the program, the libraries as fp4sim::contract|scalar|simd|io|train|gpu, and their headers under include/fp4sim.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

@@ -87,7 +87,8 @@ class GraphProgram final : public Program {
     /// On a stream of its own unless one is given.
     Lane(const Context& like, cudaStream_t given)
         : own(given == nullptr ? std::make_unique<Stream>() : nullptr),
-          context(own == nullptr ? given : own->get(), like.multiprocessors(), like.threads()) {}
+          context(own == nullptr ? given : own->get(), like.multiprocessors(), like.threads(), like.certifies_small()) {
+    }
 
     std::unique_ptr<Stream> own;
     Context context;
@@ -140,7 +141,9 @@ class GraphProgram final : public Program {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const BackendOptions& options, int multiprocessors)
-      : device_(options.device), context_(stream_.get(), multiprocessors, options.threads), lanes_(options.lanes) {}
+      : device_(options.device),
+        context_(stream_.get(), multiprocessors, options.threads, options.certifies_small),
+        lanes_(options.lanes) {}
 
   std::string name() const override { return "cuda"; }
 

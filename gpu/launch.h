@@ -59,13 +59,14 @@ struct Grid {
 class Context {
  public:
   /// Launches go to `stream`. threads: the block size of kernels whose work is split freely (a multiple of 32, at most
-  /// 512); results do not depend on it.
-  Context(cudaStream_t stream, int multiprocessors, int threads)
-      : stream_(stream), multiprocessors_(multiprocessors), threads_(threads) {}
+  /// 512); results do not depend on it, nor on certifies_small (backend.h).
+  Context(cudaStream_t stream, int multiprocessors, int threads, bool certifies_small)
+      : stream_(stream), multiprocessors_(multiprocessors), threads_(threads), certifies_small_(certifies_small) {}
 
   cudaStream_t stream() const { return stream_; }
   int multiprocessors() const { return multiprocessors_; }
   int threads() const { return threads_; }
+  bool certifies_small() const { return certifies_small_; }
 
   /// True while only the scratch is counted: nothing may be put on the stream then (launch, zero and copy know it; an
   /// op that calls a library itself must ask).
@@ -126,6 +127,7 @@ class Context {
   cudaStream_t stream_;
   int multiprocessors_;
   int threads_;
+  bool certifies_small_;
   bool planning_ = false;
   std::byte* arena_ = nullptr;
   int64_t capacity_ = 0, used_ = 0;

@@ -77,7 +77,7 @@ struct FoldedPair {
   UnfitFlags unfit;
   Certificates certificates;  // what is left for the caller: the bands, and which tiles
 };
-FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context, bool certifies = true);
+FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context, bool certifies);
 
 /// Turns all int8 rows into E5M2 of the same factors, unless every tile is certified.
 void fold_units(const FoldedPair& pair, const Certificates& certificates, Context& context);

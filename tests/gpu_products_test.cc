@@ -54,9 +54,11 @@ Choice spread_scales(uint32_t low, uint32_t spread) {
 
 class GpuProducts : public NeedsDevice<> {
  protected:
-  Backend* cuda() {
-    if (cuda_ == nullptr) cuda_ = gpu::make_backend();
-    return cuda_.get();
+  /// The backend as it is, and one that tries the integer path on products of any size.
+  Backend* cuda(bool certifies_small = false) {
+    auto& backend = cuda_[certifies_small ? 1 : 0];
+    if (backend == nullptr) backend = gpu::make_backend({.certifies_small = certifies_small});
+    return backend.get();
   }
 
   static std::vector<float> product_on(Backend& backend, const HostValue& a, const HostValue& b) {
@@ -69,12 +71,16 @@ class GpuProducts : public NeedsDevice<> {
     compare(packed_value(a), packed_value(b), what);
   }
   void compare(const HostValue& a, const HostValue& b, const std::string& what) {
-    const std::vector<float> expected = product_on(*scalar_, a, b), found = product_on(*cuda(), a, b);
-    ASSERT_EQ(expected.size(), found.size());
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const bool both_nan = std::isnan(expected[i]) && std::isnan(found[i]);
-      if (both_nan || std::bit_cast<uint32_t>(expected[i]) == std::bit_cast<uint32_t>(found[i])) continue;
-      FAIL() << what << ": output " << i << " of " << expected.size() << " is " << found[i] << ", not " << expected[i];
+    const std::vector<float> expected = product_on(*scalar_, a, b);
+    for (const bool certifies_small : {false, true}) {
+      const std::vector<float> found = product_on(*cuda(certifies_small), a, b);
+      ASSERT_EQ(expected.size(), found.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const bool both_nan = std::isnan(expected[i]) && std::isnan(found[i]);
+        if (both_nan || std::bit_cast<uint32_t>(expected[i]) == std::bit_cast<uint32_t>(found[i])) continue;
+        FAIL() << what << (certifies_small ? ", certificates" : "") << ": output " << i << " of " << expected.size()
+               << " is " << found[i] << ", not " << expected[i];
+      }
     }
   }
 
@@ -83,7 +89,7 @@ class GpuProducts : public NeedsDevice<> {
             operand("mxfp4", s.b, s.matrices, s.n, s.k, scales_b, any_code(2)), what);
   }
 
-  std::unique_ptr<Backend> scalar_ = scalar::make_backend(), cuda_;
+  std::unique_ptr<Backend> scalar_ = scalar::make_backend(), cuda_[2];
 };
 
 const Size kSizes[] = {{1, 1, 1},
@@ -205,13 +211,14 @@ TEST_F(GpuProducts, tiles_of_32_by_32_share_scales) {
   }
 }
 
-/// e4m3 codes of scales: zero, subnormal numbers, the largest, NaN where it is asked for.
+/// e4m3 codes of scales: zero, subnormal numbers, the largest, both signs, NaN where it is asked for.
 Choice e4m3_scales(bool nan) {
   return [nan](int64_t vector, int64_t block) {
     const uint32_t r = mixed(vector, block + 77);
-    if (nan && vector % 13 == 5 && block == 1) return 0x7Fu;
-    if (r % 11 == 0) return r >> 8 & 7u;
-    return r % 13 == 0 ? 0x7Eu : r >> 8 & 0xFFu ? (r >> 8) % 0x7Fu : 0u;
+    const uint32_t sign = r >> 24 & 0x80u;
+    if (nan && vector % 13 == 5 && block == 1) return 0x7Fu | sign;
+    if (r % 11 == 0) return (r >> 8 & 7u) | sign;
+    return (r % 13 == 0 ? 0x7Eu : (r >> 8) % 0x7Fu) | sign;
   };
 }
 

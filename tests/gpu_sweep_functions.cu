@@ -68,7 +68,7 @@ unsigned blocks_of(int64_t count) {
 
 template <Function f>
 void launch(bool sum, uint32_t first, int64_t count, const Words& to) {
-  gpu::Context context(nullptr, 0, kThreads);
+  gpu::Context context(nullptr, 0, kThreads, false);
   const gpu::Grid grid{dim3(blocks_of(count)), dim3(kThreads)};
   if (sum)
     context.launch(add_values<f>, grid, first, count, reinterpret_cast<unsigned long long*>(to.data()));
