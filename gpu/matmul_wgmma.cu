@@ -86,6 +86,18 @@ UnitGrid unit_grid(const ProductShape& shape, bool exact, float* y, Context& con
   return u;
 }
 
+/// Rows and columns of a cluster's tile. Bands are cut like it: where one is not certified the other kernel's tiles,
+/// which may reach over several bands, cover it.
+struct TileSize {
+  int64_t rows, cols;
+};
+template <class Plan>
+constexpr TileSize kTileSize = {Plan::kRows* Plan::kCluster, Plan::kCols};
+TileSize tile_of(UnitTiles tiles) {
+  if (tiles == UnitTiles::wide) return kTileSize<WideUnits>;
+  return tiles == UnitTiles::middle ? kTileSize<MiddleUnits> : kTileSize<NarrowUnits>;
+}
+
 void launch_units(const Launch& l, const UnitGrid& u, Context& context) {
   if (u.tiles == UnitTiles::wide) return launch_product<WideUnits>(l, u.grid, context);
   if (u.tiles == UnitTiles::middle) return launch_product<MiddleUnits>(l, u.grid, context);
@@ -137,10 +149,10 @@ namespace {
 void multiply_in_turn(Launch& l, const FoldedPair& pair, const ProductShape& shape, float* y, Context& context) {
   const TileGrid grid = panel_grid<Folded>(shape, y, context);
   const UnitGrid u = unit_grid(shape, true, y, context);
-  const bool wide = u.tiles == UnitTiles::wide;
+  const auto [rows, cols] = tile_of(u.tiles);
   Certificates& c = l.certificates;
-  choose_bands(c.a, wide ? WideUnits::kRows * WideUnits::kCluster : NarrowUnits::kRows);
-  choose_bands(c.b, wide ? WideUnits::kCols : NarrowUnits::kCols);
+  choose_bands(c.a, rows);
+  choose_bands(c.b, cols);
   if (u.grid.split || grid.split) l.map = context.scratch<uint8_t>(shape.matrices * c.a.bands * c.b.bands);
   const CertifiedSums sums{grid, u.grid, l.map, c.a, c.b};
   launch_units(l, u, context);
