@@ -6,8 +6,6 @@
 #include <random>
 
 #include "cli/train/executor.h"
-#include "cli/train/recipe.h"
-#include "cli/train/training_step.h"
 #include "gpu/accesses.h"
 #include "gpu/lanes.h"
 #include "gpu/schedule.h"
@@ -304,7 +302,8 @@ TEST_F(GpuPlans, random_graphs_give_the_bits_of_scalar) {
 
 TEST(GpuLanes, keep_every_order_that_matters) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
-    const std::vector<gpu::Step> steps = random_graph(seed).schedule();
+    const Builder builder = random_graph(seed);  // the steps point into its graph
+    const std::vector<gpu::Step> steps = builder.schedule();
     for (const size_t lanes : {1, 2, 5}) {
       const std::vector<gpu::Placement> placements = gpu::place(steps, lanes);
       std::vector<std::vector<bool>> before(steps.size(), std::vector<bool>(steps.size()));  // [s][d]: d is over
