@@ -1,4 +1,4 @@
-// What the kernels of a matrix product share: operands, the finished product's factors, tiles and panels
+// What the kernels of a matrix product share: operands, what happens to finished outputs, tiles and panels
 // (numerics.md §7). y (matrices, m, n) is row-major; m counts rows of a, n rows of b.
 #pragma once
 
@@ -31,22 +31,52 @@ struct OperandScales {
   }
 };
 
-/// What is done to a finished product: one scale a vector, the tensor scales, the factor of sr34; each where it exists.
+/// Where the outputs of a product (matrices, m, n) lie in y: one after the other, or as a permute that follows wants
+/// them. Each of the three axes may be two axes of the permute: an outer one, and an inner one of so many values. The
+/// inner columns are neighbours, a multiple of 4 of them.
+struct OutputPlaces {
+  bool plain = true;
+  uint32_t inner_matrices = 1, inner_rows = 1, inner_cols = 4;  // from here on only where not plain
+  int64_t outer_matrix = 0, inner_matrix = 0;                   // distances of neighbours
+  int64_t outer_row = 0, inner_row = 0;
+  int64_t outer_col = 0;
+
+  /// The place of an output is the sum of these three.
+  FP4SIM_HD int64_t of_matrix(int64_t matrix, int64_t m, int64_t n) const {
+    return plain ? matrix * m * n : split(matrix, inner_matrices, outer_matrix, inner_matrix);
+  }
+  FP4SIM_HD int64_t of_row(int64_t row, int64_t n) const {
+    return plain ? row * n : split(row, inner_rows, outer_row, inner_row);
+  }
+  FP4SIM_HD int64_t of_col(int64_t col) const { return plain ? col : split(col, inner_cols, outer_col, 1); }
+
+ private:
+  FP4SIM_HD static int64_t split(int64_t i, uint32_t inner, int64_t outer_step, int64_t inner_step) {
+    const int64_t outer = quotient(i, inner);
+    return outer * outer_step + (i - outer * inner) * inner_step;
+  }
+};
+
+/// What is done to a finished product, each where it exists: one scale a vector, the tensor scales, the factor of sr34,
+/// the sum with a bias; and where it goes.
 struct Epilogue {
   OperandScales scales_a, scales_b;  // data nullptr: none
   const float* d_a;                  // nullptr: none
   const float* d_b;
-  float factor;  // 1: none
+  float factor;                 // 1: none
+  const float* bias = nullptr;  // [n], nullptr: none
+  OutputPlaces places = {};
 
   /// True if a finished product stays as it is.
   FP4SIM_HD bool empty() const {
-    return scales_a.data == nullptr && d_a == nullptr && d_b == nullptr && factor == 1.0f;
+    return scales_a.data == nullptr && d_a == nullptr && d_b == nullptr && factor == 1.0f && bias == nullptr;
   }
   FP4SIM_HD float operator()(float v, int64_t matrix, int64_t i, int64_t j) const {
     if (scales_a.data != nullptr) v = v * (scales_a.block(matrix, 0)[i] * scales_b.block(matrix, 0)[j]);
     if (d_a != nullptr) v = v * *d_a;
     if (d_b != nullptr) v = v * *d_b;
-    return factor == 1.0f ? v : v * factor;
+    if (factor != 1.0f) v = v * factor;
+    return bias == nullptr ? v : v + bias[j];
   }
 };
 
@@ -56,12 +86,16 @@ struct TileGrid {
   int64_t tiles_m, tiles_n;
   int64_t panels;           // of k
   bool split;               // each part of the panels is a tile of its own, its result goes to `partial`
-  float* y;                 // (matrices, m, n)
+  float* y;                 // (matrices, m, n), the outputs at their places
   float* partial;           // (parts, matrices, m, n)
   int64_t part_panels = 1;  // more than one only where no sum is rounded, so that the panels may be joined
 
   FP4SIM_HD int64_t parts() const { return split ? quotient(panels + part_panels - 1, part_panels) : 1; }
   FP4SIM_HD int64_t tiles() const { return matrices * tiles_m * tiles_n * parts(); }
+  /// Where an output lies in y.
+  FP4SIM_HD int64_t place(const OutputPlaces& p, int64_t matrix, int64_t i, int64_t j) const {
+    return p.of_matrix(matrix, m, n) + p.of_row(i, n) + p.of_col(j);
+  }
 };
 
 /// One tile: where it lies, which panels it computes, and which part of a split grid they are.
@@ -90,13 +124,13 @@ FP4SIM_HD Tile tile_at(const TileGrid& g, int64_t number, int tile_m, int tile_n
 FP4SIM_HD void store_panel(const TileGrid& g, const Epilogue& epilogue, int64_t panel, int64_t matrix, int64_t i,
                            int64_t j, float v) {
   if (i >= g.m || j >= g.n) return;
-  const int64_t at = (matrix * g.m + i) * g.n + j;
   if (g.split) {
-    g.partial[panel * g.matrices * g.m * g.n + at] = v;
+    g.partial[((panel * g.matrices + matrix) * g.m + i) * g.n + j] = v;
     return;
   }
-  if (panel > 0) v = g.y[at] + v;
-  g.y[at] = panel == g.panels - 1 ? epilogue(v, matrix, i, j) : v;
+  float& y = g.y[g.place(epilogue.places, matrix, i, j)];
+  if (panel > 0) v = y + v;
+  y = panel == g.panels - 1 ? epilogue(v, matrix, i, j) : v;
 }
 
 }  // namespace fp4sim::gpu

@@ -25,10 +25,11 @@ __device__ void add_parts(const TileGrid& g, const Epilogue& epilogue, int64_t m
   }
 #pragma unroll
   for (int i = 0; i < width; ++i) sum[i] = epilogue(sum[i], matrix, row, col + i);
+  float* y = g.y + g.place(epilogue.places, matrix, row, col);
   if constexpr (width == 4) {
-    *reinterpret_cast<float4*>(g.y + at) = make_float4(sum[0], sum[1], sum[2], sum[3]);
+    *reinterpret_cast<float4*>(y) = make_float4(sum[0], sum[1], sum[2], sum[3]);
   } else {
-    g.y[at] = sum[0];
+    *y = sum[0];
   }
 }
 
