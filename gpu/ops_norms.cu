@@ -123,11 +123,13 @@ __global__ void __launch_bounds__(kRowThreads)
   if (lane_index() == 0) centers[2 * index] = xh.mean, centers[2 * index + 1] = xh.r;
 }
 
-/// dg and db: products of dy and xh, and dy itself. Matrices dy and x, factors mean and r.
+/// dg and db: products of dy and xh, and dy itself, which is the product of dy and 1. Matrices dy and x, factors mean
+/// and r.
 struct LayerGains {
   static constexpr int kMatrices = 2, kFactors = 2, kSums = 2;
   __device__ static float add(int sum, float acc, const float (&v)[kMatrices], const float* center) {
-    return sum == 0 ? fma32(v[0], Centered{center[0], center[1]}(v[1]), acc) : acc + v[0];
+    const float xh = Centered{center[0], center[1]}(v[1]);
+    return fma32(v[0], sum == 0 ? xh : 1.0f, acc);
   }
 };
 
