@@ -1,5 +1,6 @@
 #include "gpu/accesses.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace fp4sim::gpu {
@@ -18,8 +19,9 @@ std::vector<Access> accesses(const Chain& chain) {
   for (size_t k = 0; k < chain.nodes.size(); ++k) {
     const BoundNode& node = chain.nodes[k];
     for (size_t i = 0; i < node.in.size(); ++i) {
-      const bool inside = k > 0 && chain.nodes[k - 1].node->outputs[0] == node.node->inputs[i];
-      if (!inside) add_accesses(node.in[i], false, list);
+      const auto gives = [&](const BoundNode& n) { return n.node->outputs[0] == node.node->inputs[i]; };
+      const auto end = chain.nodes.begin() + static_cast<std::ptrdiff_t>(k);
+      if (std::none_of(chain.nodes.begin(), end, gives)) add_accesses(node.in[i], false, list);
     }
     for (size_t o = 0; o < node.out.size(); ++o)
       if (o > 0 || chain.stored[k]) add_accesses(node.out[o], true, list);

@@ -147,6 +147,8 @@ class CudaBackend final : public Backend {
 
   std::string name() const override { return "cuda"; }
 
+  size_t memory_rest() const override { return 2 * kReach; }
+
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
     use_device();
     return std::make_unique<DeviceBuffer>(bytes, stream_.get());

@@ -14,19 +14,32 @@ namespace fp4sim::gpu {
 
 class Context;
 
-/// Nodes of which each reads the first output of the one before it.
+constexpr size_t kReach = 24;  // steps that a node may pass by to join another
+
+/// What the graph says about a product besides its types.
+struct Known {
+  bool a_lower = false;       // input 0 has +0 above the diagonal of each matrix: a causal softmax or its gradient
+  bool upper_unread = false;  // only causal softmaxes and gradients read the result: nothing above the diagonal
+
+  bool operator==(const Known&) const = default;
+};
+
+/// Nodes that run as one: each reads the first output of the one before it, or what the row's own rule says.
 struct Chain {
   std::vector<BoundNode> nodes;
   std::vector<bool> stored;  // of each node: somebody outside of the chain sees its first output, so it must be written
+  Known known;               // about the first node, if it is a matmul
 };
 
-/// A row of the table. A chain grows from one node, or from a chain of the row `from`, while `extends` agrees; what it
-/// is then must be `complete`.
+/// A row of the table. A chain grows from one node, or from a chain of the row `from`, by nodes that it leads to
+/// (`reads`) while `extends` agrees; what it is then must be `complete`.
 struct Fusion {
   const char* name;
   const Fusion* from = nullptr;
   bool in_place;  // the kernels take all inputs of an element before they write any output there
   bool (*starts)(const NodeCall& first);
+  bool (*reads)(const Chain& chain, const Node& next) = nullptr;  // nullptr: the last node's first output, once, and
+                                                                  // nothing else that the chain gives
   bool (*extends)(const Chain& chain, const NodeCall& next);
   bool (*complete)(const Chain& chain);
   size_t together = 1;                                      // chains of one launch,

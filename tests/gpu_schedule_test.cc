@@ -49,7 +49,7 @@ class Builder {
   /// The steps of the plan that the executor makes. Needs no device; the tensors have no memory.
   std::vector<gpu::Step> schedule() const {
     struct NoMemory : Buffer {};
-    const train::MemoryPlan plan = train::plan_memory(graph_);
+    const train::MemoryPlan plan = train::plan_memory(graph_, 4);
     static std::deque<NoMemory> owned;  // accesses compare their addresses
     while (owned.size() < graph_.values.size()) owned.emplace_back();
     static NoMemory arena;

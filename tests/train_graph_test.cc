@@ -300,11 +300,31 @@ TEST(Passes, codes_along_another_axis_are_decoded_with_their_residual) {
     }
 }
 
+TEST(Passes, quantizers_of_one_value_are_neighbours) {
+  for (const char* name : {"mxfp4-ste", "mxfp4-sr", "fp4-dge-occ"}) {
+    const Graph g = build_training_step(tiny("gpt"), load_recipe(name), small_step(2)).graph;
+    EXPECT_NO_THROW(validate(g));
+    std::map<ValueId, size_t> last;
+    int pairs = 0;
+    for (size_t n = 0; n < g.nodes.size(); ++n) {
+      if (g.nodes[n].op != Op::quantize) continue;
+      const ValueId x = g.nodes[n].inputs[0];
+      if (const auto it = last.find(x); it != last.end()) {
+        EXPECT_EQ(it->second + 1, n) << name << ": " << g.nodes[n].name;
+        ++pairs;
+      }
+      last[x] = n;
+    }
+    EXPECT_GT(pairs, 0) << name;
+  }
+}
+
 TEST(MemoryPlan, never_gives_overlapping_memory_to_values_that_live_together) {
   for (const char* name : {"fp32", "fp4-dge-occ", "mxfp4-soft"}) {
     const Graph g = build_training_step(tiny("llama"), load_recipe(name), small_step(2)).graph;
-    const MemoryPlan plan = plan_memory(g);
+    const MemoryPlan plan = plan_memory(g, 4);
     EXPECT_LT(plan.bytes, plan.bytes_without_reuse / 2);
+    EXPECT_GT(plan_memory(g, 16).bytes, plan.bytes);
     std::vector<std::pair<size_t, size_t>> life(g.values.size(), {g.nodes.size(), 0});
     for (size_t n = 0; n < g.nodes.size(); ++n) {
       for (const ValueId v : g.nodes[n].outputs) life[static_cast<size_t>(v)] = {n, n};

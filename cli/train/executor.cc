@@ -44,7 +44,7 @@ int64_t ValueStore::bytes() const {
 }
 
 Executor::Executor(Backend& backend, Graph graph, ValueStore& store)
-    : backend_(backend), graph_(std::move(graph)), plan_(plan_memory(graph_)) {
+    : backend_(backend), graph_(std::move(graph)), plan_(plan_memory(graph_, backend.memory_rest())) {
   validate(graph_);
   arena_ = backend_.allocate(plan_.bytes);
   for (size_t v = 0; v < graph_.values.size(); ++v) {

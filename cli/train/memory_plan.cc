@@ -54,8 +54,6 @@ class Arena {
   int64_t end_ = 0;
 };
 
-constexpr size_t kRest = 4;  // nodes between the last reader of a value and the next use of its memory
-
 /// Memory that rests since `node`.
 struct Resting {
   size_t node;
@@ -64,7 +62,7 @@ struct Resting {
 
 }  // namespace
 
-MemoryPlan plan_memory(const Graph& graph) {
+MemoryPlan plan_memory(const Graph& graph, size_t rest) {
   const size_t never = graph.nodes.size();
   std::vector<size_t> last_use(graph.values.size(), 0);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -82,7 +80,7 @@ MemoryPlan plan_memory(const Graph& graph) {
   std::deque<Resting> resting;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    for (; !resting.empty() && resting.front().node + kRest < n; resting.pop_front())
+    for (; !resting.empty() && resting.front().node + rest < n; resting.pop_front())
       arena.give(resting.front().offset, resting.front().bytes);
     for (const ValueId v : node.outputs) {
       if (!temporary(v)) continue;

@@ -103,6 +103,7 @@ TrainingStep build_training_step(const ModelConfig& config, const Recipe& recipe
     if (until >= Stage::packed) lower_to_packed(g, recipe);
     redundant_casts(g);
     merge_quantizers(g);
+    gather_quantizers(g);
   }
   gradients_from_results(s);
   if (until >= Stage::optimizer) {

@@ -72,6 +72,10 @@ class Backend {
   /// Throws Error where this backend cannot run the node, with the sizes or the spec.
   virtual void check(const Node& node, std::span<const ValueType> in, std::span<const ValueType> out) const = 0;
 
+  /// Nodes between the last reader of a temporary and the next use of its memory in a plan for this backend: among so
+  /// many neighbours it may choose what runs as one, and in what order.
+  virtual size_t memory_rest() const { return 4; }
+
   /// Executes one node. Inputs are valid (validate was called on the graph).
   virtual void run(const NodeCall& call) = 0;
 

@@ -1,4 +1,7 @@
-// merge_quantizers and redundant_casts: neutral, they never change a bit.
+// merge_quantizers, gather_quantizers and redundant_casts: neutral, they never change a bit.
+#include <algorithm>
+#include <list>
+
 #include "cli/train/passes/passes.h"
 
 namespace fp4sim::train {
@@ -45,6 +48,21 @@ void merge_quantizers(Graph& graph) {
   }
   graph.nodes = std::move(kept);
   rename(graph.results, names);
+}
+
+void gather_quantizers(Graph& graph) {
+  const auto given = [&](ValueId v) { return graph.values[static_cast<size_t>(v)].kind != ValueKind::temporary; };
+  std::list<Node> order;
+  std::map<ValueId, std::list<Node>::iterator> latest;  // quantizer of a value
+  for (Node& node : graph.nodes) {
+    auto place = order.end();
+    const bool quantizes = node.op == Op::quantize;
+    if (quantizes && std::all_of(node.inputs.begin() + 1, node.inputs.end(), given))
+      if (const auto it = latest.find(node.inputs[0]); it != latest.end()) place = std::next(it->second);
+    const auto at = order.insert(place, std::move(node));
+    if (quantizes) latest[at->inputs[0]] = at;
+  }
+  graph.nodes.assign(std::make_move_iterator(order.begin()), std::make_move_iterator(order.end()));
 }
 
 void redundant_casts(Graph& graph) {

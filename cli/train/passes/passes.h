@@ -49,6 +49,10 @@ void store_activations(Graph& graph, const std::vector<std::pair<size_t, size_t>
 /// nodes become one.
 void merge_quantizers(Graph& graph);
 
+/// Neutral: a quantizer comes forward to the one before it that reads the same value (along the other axis, say): one
+/// kernel may make both, and the value need not be kept for the backward pass.
+void gather_quantizers(Graph& graph);
+
 /// Neutral: a bf16 quantizer on a value that was loaded from bf16 storage is dropped.
 void redundant_casts(Graph& graph);
 
