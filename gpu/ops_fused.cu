@@ -171,30 +171,32 @@ void launch_elements(std::span<const Chain> chains, Context& context) {
 
 constexpr int64_t kNormHeld = 384;  // elements of a row: three other inputs beside it stay in registers
 
-/// A warp for each row of s.n elements: the program, then layernorm.
-template <int kPer>
+/// A warp for each row of s.n elements: the program, sum o adding operand o, then layernorm.
+template <int kPer, int kOperands>
 __global__ void __launch_bounds__(kRowThreads)
     elements_and_norm_kernel(ElementProgram program, const float* g, const float* b, float* ys, NormRows s) {
+  using Values = typename HeldRow<kPer>::Values;
   const int64_t index = warp_index();
   if (index >= s.rows) return;
   const HeldRow<kPer> row(s.n);
   const int64_t first = index * s.n;
-  typename HeldRow<kPer>::Values x = row.values(program.x + first);
-  float others[kMostOperands][kPer] = {};
+  Values x = row.values(program.x + first), others[kOperands];
 #pragma unroll
-  for (int o = 0; o < kMostOperands; ++o) {
-    if (o >= program.operands) continue;
+  for (int o = 0; o < kOperands; ++o) {
     const int64_t period = program.others[o].period, groups = quotient(first, period);
-    const typename HeldRow<kPer>::Values other = row.values(program.others[o].x + (first - groups * period));
-#pragma unroll
-    for (int k = 0; k < kPer; ++k) others[o][k] = other.v[k];
+    others[o] = row.values(program.others[o].x + (first - groups * period));
   }
-  run<true>(program, others, x.v, [&](const Instruction& instruction, const float(&result)[kPer]) {
-    if (instruction.store != nullptr) row.each([&](int k) { instruction.store[first + row.at(k)] = result[k]; });
-  });
+#pragma unroll
+  for (int o = 0; o < kOperands; ++o) {
+#pragma unroll
+    for (int k = 0; k < kPer; ++k) x[k] = x[k] + others[o][k];
+    float* sums = program.list[o].store;
+    if (sums != nullptr) row.each([&](int k) { sums[first + row.at(k)] = x[k]; });
+  }
+  const Values gains = row.values(g), shifts = row.values(b);  // all before any of y is stored, else one by one
   float* y = ys + first;
   const Centered xh = center_row(row, x, s);
-  row.each([&](int k) { y[row.at(k)] = fma32(xh(x[k]), g[row.at(k)], b[row.at(k)]); });
+  row.each([&](int k) { y[row.at(k)] = fma32(xh(x[k]), gains[k], shifts[k]); });
 }
 
 /// Residual sums: f32 throughout, other inputs of whole rows, rows that a warp holds.
@@ -221,13 +223,20 @@ void launch_norm(std::span<const Chain> chains, Context& context) {
   const NodeCall norm = chain.nodes.back().call();
   const NormRows s = norm_rows(norm, 0);
   const ElementProgram program = program_of(chain, chain.nodes.size() - 1);
-  const auto launch = [&]<int kPer>(std::integral_constant<int, kPer>) {
-    context.launch(elements_and_norm_kernel<kPer>, row_grid(s.rows), program, in_data<float>(norm, 1),
+  const auto launch = [&]<int kPer, int kOperands>(std::integral_constant<int, kPer>,
+                                                   std::integral_constant<int, kOperands>) {
+    context.launch(elements_and_norm_kernel<kPer, kOperands>, row_grid(s.rows), program, in_data<float>(norm, 1),
                    in_data<float>(norm, 2), out_data<float>(norm), s);
   };
-  if (s.n <= 128) return launch(std::integral_constant<int, 4>());
-  if (s.n <= 256) return launch(std::integral_constant<int, 8>());
-  launch(std::integral_constant<int, 12>());
+  const auto with_operands = [&](auto per) {
+    static_assert(kMostOperands == 3);
+    if (program.operands == 1) return launch(per, std::integral_constant<int, 1>());
+    if (program.operands == 2) return launch(per, std::integral_constant<int, 2>());
+    launch(per, std::integral_constant<int, 3>());
+  };
+  if (s.n <= 128) return with_operands(std::integral_constant<int, 4>());
+  if (s.n <= 256) return with_operands(std::integral_constant<int, 8>());
+  with_operands(std::integral_constant<int, 12>());
 }
 
 // ---- two quantizations of one tensor ----
