@@ -20,8 +20,8 @@ constexpr float kCertifiedSquares = 0x1.ffep+47f;
 /// the rows has in the range, infinite where a row has no integers. Bands are what is certified together.
 struct RowNorms {
   const float* squares;
-  int64_t matrices, row_blocks, ranges;
-  uint32_t band_blocks, bands;  // row blocks of a band, bands of a matrix
+  int64_t matrices, row_blocks, ranges;  // one matrix: of all matrices of the product
+  uint32_t band_blocks, bands;           // row blocks of a band, bands of a matrix
 
   /// The band of a row of a matrix.
   FP4SIM_HD uint32_t band_of(int64_t row) const { return static_cast<uint32_t>(row / kNormRows) / band_blocks; }
@@ -33,6 +33,9 @@ enum class Tiles { all, certified, others };
 struct Certificates {
   RowNorms a, b;
   Tiles which;  // all: without looking
+
+  /// Matrices of the product.
+  FP4SIM_HD int64_t matrices() const { return a.matrices > b.matrices ? a.matrices : b.matrices; }
 };
 
 /// The bounds of all bands in shared memory: table[kMostBands] of a, then of b.
@@ -79,9 +82,9 @@ class TileFilter {
 
   __device__ static float largest(const RowNorms& n, const float* bands, int64_t matrix, int64_t first, int count) {
     const uint32_t end = n.band_of(first + count - 1);
+    if (n.matrices > 1) bands += matrix * n.bands;
     float found = 0.0f;
-    for (uint32_t band = n.band_of(first); band <= end && band < n.bands; ++band)
-      found = larger(found, bands[matrix * n.bands + band]);
+    for (uint32_t band = n.band_of(first); band <= end && band < n.bands; ++band) found = larger(found, bands[band]);
     return found;
   }
 

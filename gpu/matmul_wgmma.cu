@@ -167,7 +167,7 @@ void multiply_in_turn(Launch& l, const FoldedPair& pair, const ProductShape& sha
 void multiply_folded(const FoldedPair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
                      Context& context) {
   constexpr float kUnit = 0.25f;  // of the products of halves
-  Launch l{pair.work.result(), epilogue, kUnit};
+  Launch l{pair.wide, epilogue, kUnit};
   l.epilogue.scales_a = pair.factors_a;
   l.epilogue.scales_b = pair.factors_b;
   l.certificates = pair.certificates;

@@ -235,7 +235,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
 
 /// Writes which pairs of bands are certified: [matrix][band of a][band of b].
 __device__ inline void store_map(const Certificates& c, const TileFilter& filter, uint8_t* map) {
-  for (int64_t i = threadIdx.x; i < c.a.matrices * c.a.bands * c.b.bands; i += blockDim.x) {
+  for (int64_t i = threadIdx.x; i < c.matrices() * c.a.bands * c.b.bands; i += blockDim.x) {
     const int64_t outer = quotient(i, c.b.bands), matrix = quotient(outer, c.a.bands);
     const uint32_t band_a = static_cast<uint32_t>(outer - matrix * c.a.bands);
     const uint32_t band_b = static_cast<uint32_t>(i - outer * c.b.bands);

@@ -96,7 +96,7 @@ class Product {
   /// The scales go into the operands where they fit; the device decides, and one of two kernels does nothing.
   void folded() {
     const NarrowOperand a = narrow(a_, axis_a_), b = narrow(b_, axis_b_);
-    const FoldedPair pair = fold_scales(a, b, context_, context_.certifies_small() || !is_small(shape()));
+    const FoldedPair pair = fold_scales({&a, 1}, {&b, 1}, context_, context_.certifies_small() || !is_small(shape()));
     multiply_folded(pair, shape(), scaled_epilogue(), y_, context_);
     matmul_direct(a, b, pair.unfit, unit_exponent(), scaled_epilogue(), y_, context_);
   }

@@ -113,10 +113,10 @@ __device__ void widen_across(const Widening& w, const Piece& piece) {
   }
 }
 
-__global__ void __launch_bounds__(kThreads, 4) widen_to_halves(const __grid_constant__ WideningPair pair) {
-  const bool is_a = blockIdx.x < pair.a.pieces();
-  const Widening& w = is_a ? pair.a : pair.b;
-  const Piece piece = piece_of(w, is_a ? blockIdx.x : blockIdx.x - pair.a.pieces());
+__global__ void __launch_bounds__(kThreads, 4) widen_to_halves(const __grid_constant__ Widenings all) {
+  const NumberedPiece p = piece_number(all, blockIdx.x);
+  const Widening& w = all.of[p.operand];
+  const Piece piece = piece_of(w, p.number);
   if (w.from.last) {
     widen_along(w, piece);
   } else {
@@ -127,10 +127,10 @@ __global__ void __launch_bounds__(kThreads, 4) widen_to_halves(const __grid_cons
 }  // namespace
 
 WidePair widen_halves(const NarrowOperand& a, const NarrowOperand& b, Context& context) {
-  WideningPair pair = widening_pair(a, b, kSliceK, context);
-  for (Widening* w : {&pair.a, &pair.b}) w->places = scale_places(w->from, kHalfBlockShift);
-  context.launch(widen_to_halves, Context::per_block(pair.a.pieces() + pair.b.pieces(), kThreads), pair);
-  return pair.result();
+  auto [work, wide] = widening_pair({&a, 1}, {&b, 1}, kSliceK, context);
+  for (Widening& w : std::span(work.of, work.count)) w.places = scale_places(w.from, kHalfBlockShift);
+  context.launch(widen_to_halves, Context::per_block(work.pieces(), kThreads), work);
+  return wide;
 }
 
 }  // namespace fp4sim::gpu

@@ -232,11 +232,11 @@ __device__ bool widen_piece(const Widening& w, const Piece& piece, Form form, Ro
   return w.from.last ? widen_along(w, piece, form, s) : widen_across(w, piece, form, s);
 }
 
-__global__ void __launch_bounds__(kThreads, kResident) widen_plain(const __grid_constant__ WideningPair pair) {
+__global__ void __launch_bounds__(kThreads, kResident) widen_plain(const __grid_constant__ Widenings all) {
   __shared__ RowScales unused;
-  const bool is_a = blockIdx.x < pair.a.pieces();
-  const Widening& w = is_a ? pair.a : pair.b;
-  widen_piece(w, piece_of(w, is_a ? blockIdx.x : blockIdx.x - pair.a.pieces()), Form::plain_units, unused);
+  const NumberedPiece p = piece_number(all, blockIdx.x);
+  const Widening& w = all.of[p.operand];
+  widen_piece(w, piece_of(w, p.number), Form::plain_units, unused);
 }
 
 /// Writes the factors of a piece's rows: exponents out of range leave any, the product is unfit.
@@ -250,17 +250,17 @@ __device__ void store_factors(const Widening& w, const Piece& piece, const RowSc
 /// Widens the pieces blockIdx.x, blockIdx.x + gridDim.x …
 template <Pass pass>
 __global__ void __launch_bounds__(kThreads, kResident)
-    fold_pieces(const __grid_constant__ WideningPair pair, const __grid_constant__ Certificates certificates) {
+    fold_pieces(const __grid_constant__ Widenings all, const __grid_constant__ Certificates certificates) {
   __shared__ RowScales s;
   if constexpr (pass == Pass::units_to_e5m2) {
     __shared__ float bands[2 * kMostBands];
     if (TileFilter(certificates, bands).all_certified()) return;
   }
   const bool certifies = certificates.which != Tiles::all;
-  for (int64_t item = blockIdx.x; item < pair.a.pieces() + pair.b.pieces(); item += gridDim.x) {
-    const bool is_a = item < pair.a.pieces();
-    const Widening& w = is_a ? pair.a : pair.b;
-    const int64_t number = is_a ? item : item - pair.a.pieces();
+  const int64_t pieces = all.pieces();
+  for (int64_t item = blockIdx.x; item < pieces; item += gridDim.x) {
+    const auto [operand, number] = piece_number(all, item);
+    const Widening& w = all.of[operand];
     const Piece piece = piece_of(w, number);
     find_spans(w, piece, s);
     Form form = choose_form(s, certifies);
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
     }
     if (pass == Pass::all && piece.first_slice == 0 && threadIdx.x < kPieceRows) store_factors(w, piece, s);
     const int unfit = __syncthreads_or(widen_piece(w, piece, form, s) ? 0 : 1);
-    if (threadIdx.x == 0) pair.unfit[item] = unfit != 0 ? 1 : 0;
+    if (threadIdx.x == 0) all.unfit[item] = unfit != 0 ? 1 : 0;
     if (pass == Pass::all && threadIdx.x < kWarp) {
       const uint32_t squares = warp_max(s.squares[threadIdx.x]);
       if (threadIdx.x == 0)
@@ -297,57 +297,88 @@ int64_t range_of(int64_t row_blocks, int64_t slices, int64_t resident) {
   return best;
 }
 
-RowNorms norms_of(const Widening& w) { return {w.squares, w.from.matrices, w.row_blocks(), w.ranges, 1, 1}; }
+/// The operands of a side, which lie one after the other.
+using Side = std::span<const Widening>;
+
+int64_t matrices_of(Side side) {
+  int64_t sum = 0;
+  for (const Widening& w : side) sum += w.from.matrices;
+  return sum;
+}
+
+RowNorms norms_of(Side side) {
+  const Widening& w = side.front();
+  return {w.squares, matrices_of(side), w.row_blocks(), w.ranges, 1, 1};
+}
+
+OperandScales factors_of(Side side) {
+  return {side.front().factors, matrices_of(side) == 1 ? 0 : 1, side.front().padded_rows};
+}
 
 }  // namespace
 
-WideningPair widening_pair(const NarrowOperand& a, const NarrowOperand& b, int64_t slice_k, Context& context) {
+WideningPair widening_pair(std::span<const NarrowOperand> a, std::span<const NarrowOperand> b, int64_t slice_k,
+                           Context& context) {
   WideningPair pair{};
   int64_t row_blocks = 0;
-  for (const NarrowOperand* o : {&a, &b}) row_blocks += o->matrices * ceil_div(o->rows, kNormRows);
-  const int64_t range = range_of(row_blocks, ceil_div(a.k, slice_k), few_blocks(context));
-  for (int i = 0; i < 2; ++i) {
-    const NarrowOperand& o = i == 0 ? a : b;
-    Widening& w = i == 0 ? pair.a : pair.b;
-    w.from = o;
-    w.padded_rows = ceil_div(o.rows, kWideRows) * kWideRows, w.slices = ceil_div(o.k, slice_k);
-    w.range = range;
-    w.ranges = ceil_div(w.slices, w.range);
-    w.to = context.scratch<uint8_t>(o.matrices * w.slices * w.padded_rows * kSliceBytes);
-    w.units = units_of(o.view.quantizer.element);
+  for (const auto side : {a, b})
+    for (const NarrowOperand& o : side) row_blocks += o.matrices * ceil_div(o.rows, kNormRows);
+  const int64_t range = range_of(row_blocks, ceil_div(a.front().k, slice_k), few_blocks(context));
+  for (const auto side : {a, b}) {
+    const int first = pair.work.count;
+    for (const NarrowOperand& o : side) {
+      Widening& w = pair.work.of[pair.work.count++];
+      w.from = o;
+      w.padded_rows = ceil_div(o.rows, kWideRows) * kWideRows, w.slices = ceil_div(o.k, slice_k);
+      w.range = range;
+      w.ranges = ceil_div(w.slices, w.range);
+      w.units = units_of(o.view.quantizer.element);
+    }
+    const Side widened(pair.work.of + first, side.size());
+    const int64_t matrix_bytes = widened.front().slices * widened.front().padded_rows * kSliceBytes;
+    uint8_t* to = context.scratch<uint8_t>(matrices_of(widened) * matrix_bytes);
+    WideOperand& wide = first == 0 ? pair.wide.a : pair.wide.b;
+    wide = {to, widened.front().padded_rows, widened.front().slices, matrices_of(widened) == 1 ? 0 : matrix_bytes};
+    for (size_t i = 0; i < side.size(); ++i) {
+      pair.work.of[first + i].to = to;
+      to += side[i].matrices * matrix_bytes;
+    }
   }
   return pair;
 }
 
 WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& context) {
-  const WideningPair pair = widening_pair(a, b, kSliceBytes, context);
-  context.launch(widen_plain, Context::per_block(pair.a.pieces() + pair.b.pieces(), kThreads), pair);
-  return pair.result();
+  const WideningPair pair = widening_pair({&a, 1}, {&b, 1}, kSliceBytes, context);
+  context.launch(widen_plain, Context::per_block(pair.work.pieces(), kThreads), pair.work);
+  return pair.wide;
 }
 
-FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context, bool certifies) {
+FoldedPair fold_scales(std::span<const NarrowOperand> a, std::span<const NarrowOperand> b, Context& context,
+                       bool certifies) {
   constexpr int64_t kLongest = int64_t{1} << 18;  // k of a piece whose sums of squares, 96² at most, fit into 32 bits
-  WideningPair pair = widening_pair(a, b, kSliceBytes, context);
-  for (Widening* w : {&pair.a, &pair.b}) {
-    w->places = scale_places(w->from, kBlockShift);
-    w->factors = context.scratch<float>(w->from.matrices * w->padded_rows);
-    w->squares = context.scratch<float>(w->pieces());
+  auto [work, wide] = widening_pair(a, b, kSliceBytes, context);
+  const Side sides[2] = {{work.of, a.size()}, {work.of + a.size(), b.size()}};
+  for (const Side side : sides) {
+    const int64_t matrices = matrices_of(side), norms = side.front().row_blocks() * side.front().ranges;
+    float* factors = context.scratch<float>(matrices * side.front().padded_rows);
+    float* squares = context.scratch<float>(matrices * norms);
+    for (Widening& w : std::span(work.of + (side.data() - work.of), side.size())) {
+      w.places = scale_places(w.from, kBlockShift);
+      w.factors = factors, w.squares = squares;
+      factors += w.from.matrices * w.padded_rows, squares += w.from.matrices * norms;
+    }
   }
-  const int64_t pieces = pair.a.pieces() + pair.b.pieces();
-  pair.unfit = context.scratch<uint8_t>(pieces);
-  Certificates certificates{norms_of(pair.a), norms_of(pair.b), Tiles::certified};
-  certifies = certifies && a.matrices <= kMostBands && std::max(pair.a.range, pair.b.range) * kSliceBytes <= kLongest;
+  const int64_t pieces = work.pieces();
+  work.unfit = context.scratch<uint8_t>(pieces);
+  Certificates certificates{norms_of(sides[0]), norms_of(sides[1]), Tiles::certified};
+  certifies = certifies && certificates.matrices() <= kMostBands && work.of[0].range * kSliceBytes <= kLongest;
   if (!certifies) certificates.which = Tiles::all;
-  context.launch(fold_pieces<Pass::all>, Context::per_block(pieces, kThreads), pair, certificates);
-  return {pair,
-          {pair.a.factors, 1, pair.a.padded_rows},
-          {pair.b.factors, 1, pair.b.padded_rows},
-          {pair.unfit, pieces},
-          certificates};
+  context.launch(fold_pieces<Pass::all>, Context::per_block(pieces, kThreads), work, certificates);
+  return {wide, factors_of(sides[0]), factors_of(sides[1]), {work.unfit, pieces}, certificates, work};
 }
 
 void fold_units(const FoldedPair& pair, const Certificates& certificates, Context& context) {
-  const int64_t pieces = pair.work.a.pieces() + pair.work.b.pieces();
+  const int64_t pieces = pair.work.pieces();
   context.launch(fold_pieces<Pass::units_to_e5m2>, Context::per_block(std::min(pieces, few_blocks(context)), kThreads),
                  pair.work, certificates);
 }

@@ -2,6 +2,8 @@
 // scales inside, or fp16 numbers with them inside.
 #pragma once
 
+#include <span>
+
 #include "gpu/certificate.cuh"
 #include "gpu/launch.h"
 #include "gpu/nibbles.cuh"
@@ -16,9 +18,10 @@ constexpr int64_t kWideRows = 64;  // rows are padded with zeros to a multiple o
 struct WideOperand {
   const uint8_t* data;
   int64_t rows, slices;  // padded
+  int64_t matrix_step;   // bytes; 0: every matrix of the product takes the only one
 
   FP4SIM_HD const uint8_t* at(int64_t matrix, int64_t slice, int64_t row) const {
-    return data + ((matrix * slices + slice) * rows + row) * kSliceBytes;
+    return data + matrix * matrix_step + (slice * rows + row) * kSliceBytes;
   }
 };
 
@@ -39,14 +42,21 @@ struct Widening {
 
   FP4SIM_HD int64_t row_blocks() const { return padded_rows / kNormRows; }
   FP4SIM_HD int64_t pieces() const { return from.matrices * row_blocks() * ranges; }
-  WideOperand result() const { return {to, padded_rows, slices}; }
 };
 
-struct WideningPair {
-  Widening a, b;
-  uint8_t* unfit;  // of each piece of a, then of b
+constexpr int kMostGrouped = 3;  // products of one shape that share launches
 
-  WidePair result() const { return {a.result(), b.result()}; }
+/// The operands that one launch widens: those of side a, then those of side b.
+struct Widenings {
+  Widening of[2 * kMostGrouped];
+  int count;
+  uint8_t* unfit;  // of each piece of all operands
+
+  FP4SIM_HD int64_t pieces() const {
+    int64_t sum = 0;
+    for (int i = 0; i < count; ++i) sum += of[i].pieces();
+    return sum;
+  }
 };
 
 /// On the device: whether some row's exponents do not fit into E5M2.
@@ -69,15 +79,19 @@ WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& co
 /// Both operands, e2m1 with e4m3 scales for 16 k, as fp16 numbers value·scale, in scratch.
 WidePair widen_halves(const NarrowOperand& a, const NarrowOperand& b, Context& context);
 
-/// Both operands, e2m1 with e8m0 scales for 32 k, in scratch, as E5M2 numbers of the row's factor; or, for
-/// certificates, rows whose exponents differ by at most 3 as int8 units of half of it, if all of their piece are so.
+/// The operands of one product, or of up to kMostGrouped products of one shape, of one matrix each, whose matrices
+/// follow each other in the result; a side with one operand gives it to all of them. e2m1 with e8m0 scales for 32 k,
+/// in scratch, as E5M2 numbers of the row's factor; or, for certificates, rows whose exponents differ by at most 3 as
+/// int8 units of half of it, if all of their piece are so.
 struct FoldedPair {
-  WideningPair work;
+  WidePair wide;
   OperandScales factors_a, factors_b;  // powers of two that multiply the finished product
-  UnfitFlags unfit;
-  Certificates certificates;  // what is left for the caller: the bands, and which tiles
+  UnfitFlags unfit;                    // of all products together
+  Certificates certificates;           // what is left for the caller: the bands, and which tiles
+  Widenings work;
 };
-FoldedPair fold_scales(const NarrowOperand& a, const NarrowOperand& b, Context& context, bool certifies);
+FoldedPair fold_scales(std::span<const NarrowOperand> a, std::span<const NarrowOperand> b, Context& context,
+                       bool certifies);
 
 /// Turns all int8 rows into E5M2 of the same factors, unless every tile is certified.
 void fold_units(const FoldedPair& pair, const Certificates& certificates, Context& context);

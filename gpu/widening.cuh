@@ -75,7 +75,26 @@ __device__ inline void load_across(const Widening& w, int64_t matrix, int64_t ro
   }
 }
 
-/// Pieces and room for both operands, slice_k k a slice; scales, factors and flags are left to the caller. Host only.
-WideningPair widening_pair(const NarrowOperand& a, const NarrowOperand& b, int64_t slice_k, Context& context);
+/// The operand and the number of the piece there of piece `item` of all.
+struct NumberedPiece {
+  int operand;
+  int64_t number;
+};
+__device__ inline NumberedPiece piece_number(const Widenings& all, int64_t item) {
+  int operand = 0;
+  for (; operand < all.count - 1 && item >= all.of[operand].pieces(); ++operand) item -= all.of[operand].pieces();
+  return {operand, item};
+}
+
+/// The widening of two sides, and where the sides lie.
+struct WideningPair {
+  Widenings work;
+  WidePair wide;
+};
+
+/// Pieces and room for the operands of both sides, slice_k k a slice; scales, factors and flags are left to the caller.
+/// Host only.
+WideningPair widening_pair(std::span<const NarrowOperand> a, std::span<const NarrowOperand> b, int64_t slice_k,
+                           Context& context);
 
 }  // namespace fp4sim::gpu
