@@ -5,7 +5,7 @@
 namespace fp4sim::gpu {
 namespace {
 
-constexpr int kBatch = 64;  // rows per launch: their description travels as a kernel argument
+constexpr int kBatch = 128;  // rows per launch: their description travels as a kernel argument
 
 /// Rows of a batch; chunks[t] is the first chunk of row t among all of the batch, chunks[count] their number.
 struct Batch {
@@ -15,17 +15,46 @@ struct Batch {
   int64_t chunks[kBatch + 1];
 };
 
-/// partial[c] = the sum of chunk c of the batch; one warp per chunk.
-__global__ void chunk_sums_kernel(Batch batch, Term term, float* partial) {
+/// The row of a chunk of the batch: the last one whose chunks begin there or before.
+__device__ int row_of(const Batch& batch, int64_t chunk) {
+  int row = 0;
+#pragma unroll
+  for (int step = kBatch / 2; step > 0; step /= 2)
+    if (row + step < batch.count && batch.chunks[row + step] <= chunk) row += step;
+  return row;
+}
+
+/// The sum of x[0, n), n ≤ kRowChunk, as sum_of_chunk: 32 elements of each lane are on their way at once.
+template <Term term>
+__device__ float sum_of_loaded(const float* x, int n) {
+  constexpr int kAhead = 32;
+  float acc = 0.0f;
+  for (int first = 0; first < n; first += kAhead * kWarp) {
+    const int i = first + lane_index();
+    float v[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) v[k] = i + k * kWarp < n ? x[i + k * kWarp] : 0.0f;
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      if constexpr (term == Term::square)
+        acc = fma32(v[k], v[k], acc);  // sums of squares are not −0: +0 more is the same
+      else if (i + k * kWarp < n)
+        acc = acc + v[k];
+    }
+  }
+  return sum_of_lanes(acc);
+}
+
+/// partial[c] = the sum of chunk c of the batch; one warp per chunk. Two blocks a multiprocessor leave a thread the
+/// registers for its loads.
+__global__ void __launch_bounds__(512, 2) chunk_sums_kernel(Batch batch, Term term, float* partial) {
   const int64_t chunk = warp_index();
   if (chunk >= batch.chunks[batch.count]) return;
-  int t = 0;
-  while (chunk >= batch.chunks[t + 1]) ++t;
-  const float* x = batch.x[t];
-  const int64_t first = (chunk - batch.chunks[t]) * kRowChunk, last = least(batch.n[t], first + kRowChunk);
-  const float sum = term == Term::square
-                        ? sum_of_chunk(first, last, [x](float acc, int64_t i) { return fma32(x[i], x[i], acc); })
-                        : sum_of_chunk(first, last, [x](float acc, int64_t i) { return acc + x[i]; });
+  const int t = row_of(batch, chunk);
+  const int64_t first = (chunk - batch.chunks[t]) * kRowChunk;
+  const float* x = batch.x[t] + first;
+  const int n = static_cast<int>(least(batch.n[t] - first, kRowChunk));
+  const float sum = term == Term::square ? sum_of_loaded<Term::square>(x, n) : sum_of_loaded<Term::element>(x, n);
   if (lane_index() == 0) partial[chunk] = sum;
 }
 

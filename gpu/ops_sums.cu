@@ -9,9 +9,17 @@ namespace {
 
 __global__ void divide_kernel(const float* sum, float* y, float count) { *y = *sum / count; }
 
-__global__ void norm_kernel(const float* sums, int64_t count, float* y) {
+/// One thread: the square root of the sums, added in ascending order.
+__global__ void __launch_bounds__(1, 1) norm_kernel(const float* sums, int64_t count, float* y) {
+  constexpr int kAhead = 32;  // loaded at once
   float acc = 0.0f;
-  for (int64_t t = 0; t < count; ++t) acc = acc + sums[t];
+  for (int64_t first = 0; first < count; first += kAhead) {
+    float v[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) v[i] = first + i < count ? sums[first + i] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) acc = acc + v[i];  // never −0: +0 more is the same
+  }
   *y = sqrt32(acc);
 }
 
