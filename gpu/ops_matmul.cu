@@ -1,5 +1,6 @@
 // matmul (numerics.md §7): which rule a product follows from the specs of its operands, and which kernel computes it.
 #include "gpu/matmul_chains.h"
+#include "gpu/matmul_digits.h"
 #include "gpu/matmul_direct.h"
 #include "gpu/matmul_f64.h"
 #include "gpu/matmul_int8.h"
@@ -123,13 +124,19 @@ class Product {
     Epilogue epilogue = scaled_epilogue();
     epilogue.scales_a = operand_scales(a_, axis_a_, 0, context_);
     epilogue.scales_b = operand_scales(b_, axis_b_, 0, context_);
-    if (int8_takes(spec(a_).element, spec(b_).element, k())) {
-      if (!warpgroups()) return int8(0, {}, {}, epilogue);
+    const bool int8_holds = int8_takes(spec(a_).element, spec(b_).element, k());
+    if (int8_holds && warpgroups()) {
       const WidePair units = widen_units(narrow(a_, axis_a_), narrow(b_, axis_b_), context_);
       const int bits = significand_span_bits(spec(a_).element) + significand_span_bits(spec(b_).element);
       return multiply_units(units, shape(), bits, unit_exponent(), epilogue, y_, context_);
     }
     const bool exact = within_budget(k());
+    if (exact && digits_take(spec(a_).element, spec(b_).element) && has_warpgroup_products()) {
+      const DigitPair digits =
+          widen_digits(narrow(a_, axis_a_), narrow(b_, axis_b_), epilogue.scales_a, epilogue.scales_b, context_);
+      return multiply_digits(digits, shape(), unit_exponent(), epilogue, y_, context_);
+    }
+    if (int8_holds) return int8(0, {}, {}, epilogue);
     if (!exact && elements_lie_in_bytes(spec(a_)) && elements_lie_in_bytes(spec(b_)))
       return matmul_panels(bf16_elements(a_, axis_a_, context_), bf16_elements(b_, axis_b_, context_), epilogue, y_,
                            context_);
