@@ -4,6 +4,7 @@
 #include "gpu/arithmetic.cuh"
 #include "gpu/product.cuh"
 #include "gpu/tensor_core.cuh"
+#include "gpu/warp.cuh"
 
 namespace fp4sim::gpu {
 

@@ -1,21 +1,25 @@
-// A tile of outputs of the fp32 rule in one block of threads: 4 warps of 8×4 lanes, each lane owns some rows × columns,
-// one fma chain each. Slices of k go through two buffers of shared memory, the next one on its way while one is used.
+// A tile of outputs of the fp32 rule in one block of threads: 4 warps, each lane owns some rows × columns, one fma
+// chain each. Slices of k go through two buffers of shared memory, the next one on its way while one is used.
 #pragma once
 
 #include "gpu/panel_loader.cuh"
 
 namespace fp4sim::gpu {
 
-constexpr int kPanelLanesM = 8, kPanelLanesN = 4;  // lanes of a warp along the rows and the columns of its outputs
-constexpr int kPanelWarpsM = 2, kPanelWarpsN = 2;
-static_assert(kPanelThreads == 32 * kPanelWarpsM * kPanelWarpsN && kPanel % (2 * kPanelSlice) == 0);
+static_assert(kPanel % (2 * kPanelSlice) == 0);
 
-/// Outputs of one thread, of the block's tile, and blocks that share a multiprocessor.
-template <int own_rows, int own_cols, int blocks>
+/// Outputs of one thread, blocks that share a multiprocessor, lanes of a warp and warps of a block along the rows.
+template <int own_rows, int own_cols, int blocks, int lanes_m = 8, int warps_m = 2>
 struct PanelShape {
   static constexpr int kOwnM = own_rows, kOwnN = own_cols, kBlocks = blocks;
-  static constexpr int kTileM = own_rows * kPanelLanesM * kPanelWarpsM;
-  static constexpr int kTileN = own_cols * kPanelLanesN * kPanelWarpsN;
+  static constexpr int kLanesM = lanes_m, kLanesN = kWarp / lanes_m;
+  static constexpr int kWarpsN = kPanelThreads / kWarp / warps_m;
+  static constexpr int kWarpM = own_rows * kLanesM, kWarpN = own_cols * kLanesN;  // outputs of a warp
+  static constexpr int kTileM = kWarpM * warps_m, kTileN = kWarpN * kWarpsN;
+
+  // Every eight lanes name two rows and four columns: the fewest passes of 16-byte loads.
+  static __device__ int lane_row(int lane) { return lane / 8 % (kLanesM / 2) * 2 + lane % 2; }
+  static __device__ int lane_col(int lane) { return lane / 8 / (kLanesM / 2) * 4 + lane / 2 % 4; }
 };
 
 /// Where the values of a lane along one side lie in a warp's part of a slice: vectors of kVector neighbours.
@@ -40,34 +44,45 @@ struct PanelSide {
   }
 };
 
-/// The factors of finished outputs from (row, col) on, four outputs at once. What a product has not got is 1, which
-/// keeps every value: no branches.
+/// The value, of which the compiler knows nothing: what depends on it is computed here, not kept from before a loop.
+inline __device__ int64_t known_from_here(int64_t v) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+l"(v));
+#endif
+  return v;
+}
+
+/// The factors and the bias of finished outputs from (row, col) on, four outputs at once. A factor that a product has
+/// not got is 1, a bias −0, which keep every value: no branches.
 struct PanelFactors {
-  const float *rows, *cols;  // scales of vectors; nullptr: none
+  const float *rows, *cols, *bias;  // scales of vectors, bias; nullptr: none
   float d_a, d_b, last;
 
   __device__ PanelFactors(const Epilogue& e, int64_t matrix, int64_t row, int64_t col)
       : rows(e.scales_a.data == nullptr ? nullptr : e.scales_a.block(matrix, 0) + row),
         cols(e.scales_a.data == nullptr ? nullptr : e.scales_b.block(matrix, 0) + col),
+        bias(e.bias == nullptr ? nullptr : e.bias + col),
         d_a(e.d_a == nullptr ? 1.0f : *e.d_a),
         d_b(e.d_b == nullptr ? 1.0f : *e.d_b),
         last(e.factor) {}
 
   __device__ float of_row(int row) const { return rows == nullptr ? 1.0f : rows[row]; }
-  __device__ float finished(float v, float scale) const { return v * scale * d_a * d_b * last; }
+  __device__ float finished(float v, float scale, int col) const {
+    return v * scale * d_a * d_b * last + (bias == nullptr ? -0.0f : bias[col]);
+  }
   __device__ void apply(float4& v, float row_scale, int col) const {
     float4 scales = make_float4(1.0f, 1.0f, 1.0f, 1.0f);
     if (cols != nullptr) scales = *reinterpret_cast<const float4*>(cols + col);
-    v = make_float4(finished(v.x, row_scale * scales.x), finished(v.y, row_scale * scales.y),
-                    finished(v.z, row_scale * scales.z), finished(v.w, row_scale * scales.w));
+    v = make_float4(finished(v.x, row_scale * scales.x, col), finished(v.y, row_scale * scales.y, col + 1),
+                    finished(v.z, row_scale * scales.z, col + 2), finished(v.w, row_scale * scales.w, col + 3));
   }
 };
 
 /// The outputs of one thread.
 template <class Shape>
 struct PanelOutputs {
-  using SideM = PanelSide<Shape::kOwnM, kPanelLanesM>;
-  using SideN = PanelSide<Shape::kOwnN, kPanelLanesN>;
+  using SideM = PanelSide<Shape::kOwnM, Shape::kLanesM>;
+  using SideN = PanelSide<Shape::kOwnN, Shape::kLanesN>;
   float v[Shape::kOwnM][Shape::kOwnN];
 
   __device__ void clear() {
@@ -113,25 +128,44 @@ struct PanelOutputs {
     }
   }
 
+  /// True if one of the values is −0: adding +0 would change it.
+  __device__ bool holds_minus_zero() const {
+    bool any = false;
+#pragma unroll
+    for (const auto& row : v)
+#pragma unroll
+      for (const float e : row) any |= bits_of(e) == kF32SignBit;
+    return any;
+  }
+
   /// Stores the outputs of a panel as store_panel does; the first lies at (row, col). Rows whose quads are aligned take
   /// one access for four. The first panel is added to −0, which keeps every value: so the sums get registers of their
   /// own, and the order that vectors need does not put outputs and operands into the same banks of registers.
   __device__ void store(const TileGrid& g, const Epilogue& epilogue, int64_t panel, int64_t matrix, int64_t row,
                         int64_t col) const {
-    const bool sum = !g.split && panel > 0, vectors = g.n % 4 == 0;
+    matrix = known_from_here(matrix), row = known_from_here(row), col = known_from_here(col);
+    const bool sum = !g.split && panel > 0, vectors = g.n % 4 == 0, plain = g.split || epilogue.places.plain;
     const bool finish = !g.split && panel == g.panels - 1 && !epilogue.empty();
     const int rows_left = static_cast<int>(least(g.m - row, Shape::kTileM));
     const int cols_left = static_cast<int>(least(g.n - col, Shape::kTileN));
     const PanelFactors factors(epilogue, matrix, row, col);
-    float* first = (g.split ? g.partial + panel * g.matrices * g.m * g.n : g.y) + (matrix * g.m + row) * g.n + col;
+    float* const y = g.split ? g.partial + (panel * g.matrices + matrix) * g.m * g.n
+                             : g.y + epilogue.places.of_matrix(matrix, g.m, g.n);
+    int64_t columns[Shape::kOwnN / 4];  // where the quads lie in a row
+#pragma unroll
+    for (int j = 0; j < Shape::kOwnN; j += 4) {
+      const int64_t c = col + SideN::place(j);
+      columns[j / 4] = plain ? c : epilogue.places.of_col(c);
+    }
 #pragma unroll
     for (int i = 0; i < Shape::kOwnM; ++i) {
       if (SideM::place(i) >= rows_left) continue;
-      float* line = first + SideM::place(i) * g.n;
+      const int64_t r = row + SideM::place(i);
+      float* const line = y + (plain ? r * g.n : epilogue.places.of_row(r, g.n));
       const float scale = finish ? factors.of_row(SideM::place(i)) : 1.0f;
 #pragma unroll
       for (int j = 0; j < Shape::kOwnN; j += 4) {
-        float* to = line + SideN::place(j);
+        float* to = line + columns[j / 4];
         const int left = cols_left - SideN::place(j);
         if (!vectors) {
 #pragma unroll
@@ -147,13 +181,16 @@ struct PanelOutputs {
       }
     }
     if (vectors || !finish) return;
-      // From memory: outputs in registers would be needed one by one in a loop that must be unrolled.
+      // From memory: outputs in registers would be needed one by one in a loop that must be unrolled. Columns that are
+      // no quads lie at plain places.
 #pragma unroll 1
     for (int i = 0; i < Shape::kOwnM; ++i)
 #pragma unroll 1
       for (int j = 0; j < Shape::kOwnN; ++j) {
         const int r = SideM::place(i), c = SideN::place(j);
-        if (r < rows_left && c < cols_left) first[r * g.n + c] = epilogue(first[r * g.n + c], matrix, row + r, col + c);
+        if (r >= rows_left || c >= cols_left) continue;
+        float* to = y + (row + r) * g.n + col + c;
+        *to = epilogue(*to, matrix, row + r, col + c);
       }
   }
 };
@@ -167,10 +204,9 @@ __global__ void __launch_bounds__(kPanelThreads, Shape::kBlocks)
   __shared__ __align__(16) float slices_a[2][kPanelSlice + 1][LoaderA::kPitch];
   __shared__ __align__(16) float slices_b[2][kPanelSlice + 1][LoaderB::kPitch];
   const Tile tile = tile_at(grid, blockIdx.x, Shape::kTileM, Shape::kTileN);
-  // Every eight lanes name two rows and four columns: the fewest passes of 16-byte loads.
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int row = warp / kPanelWarpsN * (Shape::kTileM / kPanelWarpsM) + Outputs::SideM::first(lane / 8 * 2 + lane % 2);
-  const int col = warp % kPanelWarpsN * (Shape::kTileN / kPanelWarpsN) + Outputs::SideN::first(lane / 2 % 4);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int row = warp / Shape::kWarpsN * Shape::kWarpM + Outputs::SideM::first(Shape::lane_row(lane));
+  const int col = warp % Shape::kWarpsN * Shape::kWarpN + Outputs::SideN::first(Shape::lane_col(lane));
   int64_t k = tile.first_panel * kPanel;
   const int64_t last_k = least(tile.last_panel * kPanel, grid.k);
   LoaderA loader_a(a, tile.matrix, tile.first_row, k);
