@@ -16,8 +16,8 @@ struct DigitsRule {
 };
 using Plan = ProductPlan<DigitsRule, 2, 128, kPair>;
 
-// Bytes are at most 128 of either sign: 2^16 products stay below 2^31.
-constexpr int64_t kMostSlices = (int64_t{1} << 16) / kSliceBytes;
+constexpr int64_t kMostSlices = 64;  // of one sum in 32 bits: bytes are at most 128, so 2^16 products stay below 2^31
+static_assert(kMostSlices * kSliceBytes <= int64_t{1} << 16);
 
 /// The terms, and where the totals of parts of a split grid go: [part][matrix][row][pitch].
 struct DigitSums {

@@ -1,4 +1,4 @@
-// Products of packed 4-bit operands at the borders between the ways in which cuda computes them: sums that are certain
+// Products of packed operands at the borders between the ways in which cuda computes them: sums that are certain
 // to be exact just below 2^24 units and above, exponents of a row 3 and 4 apart, single rows, blocks and scales that
 // spoil a tile, panels in parts. Operands are built by hand, and the results are those of scalar.
 #include <fmt/format.h>
@@ -242,6 +242,88 @@ TEST_F(GpuProducts, row_scaled_operands_in_parts_of_k) {
       compare(operand("e2m1:row:fp32:rne", axis, 1, 18, k, scales, codes),
               operand("e2m1:row:fp32:rne", axis, 1, 10, k, scales, codes), fmt::format("k {}", k));
     }
+}
+
+/// A scale of each vector, binary32, of either sign.
+uint32_t vector_scale(int64_t vector, int64_t) {
+  const float magnitude = 0.5f + 0.01f * static_cast<float>(vector % 100);
+  return std::bit_cast<uint32_t>(vector % 7 == 3 ? -magnitude : magnitude);
+}
+std::string row_scaled(const std::string& element) { return element + ":row:fp32:rne"; }
+Choice any_code_of(const std::string& spec, int64_t salt) {
+  const uint32_t codes = 1u << parse_quant_spec(spec).element.bits;
+  return [=](int64_t vector, int64_t k) { return mixed(vector + 1000003 * salt, k) % codes; };
+}
+/// Without NaN but in one vector of 20.
+Choice mostly_numbers(const std::string& spec, int64_t salt) {
+  const ElementFormat f = parse_quant_spec(spec).element;
+  return [=, any = any_code_of(spec, salt)](int64_t vector, int64_t k) {
+    const uint32_t code = any(vector, k);
+    return std::isnan(code_value(code, f)) && (vector % 20 != 7 || k % 3 != 0) ? code ^ 0x41u : code;
+  };
+}
+
+TEST_F(GpuProducts, integers_of_one_to_three_digits) {
+  const std::pair<const char*, const char*> pairs[] = {
+      {"e4m3", "e4m3"}, {"e4m3", "e2m1"}, {"e2m1", "e4m3"}, {"e3m2", "e3m2"}, {"e3m2", "e4m3"}, {"e4m3", "e3m2"},
+      {"e2m3", "e3m2"}, {"e2m3", "e2m3"}, {"int8", "e4m3"}, {"int8", "int8"}, {"e3m0", "e3m0"}};
+  for (const auto& [of_a, of_b] : pairs)
+    for (const Size& s : kSizes) {
+      const std::string a = row_scaled(of_a), b = row_scaled(of_b);
+      compare(operand(a, s.a, s.matrices, s.m, s.k, vector_scale, mostly_numbers(a, 1)),
+              operand(b, s.b, s.matrices, s.n, s.k, vector_scale, mostly_numbers(b, 2)),
+              fmt::format("{}·{} {}×{}×{}", of_a, of_b, s.m, s.n, s.k));
+    }
+}
+
+TEST_F(GpuProducts, every_pair_of_codes) {
+  for (const char* of_b : {"e4m3", "e3m2", "int8", "e2m1"})
+    for (const Axis axis : {Axis::last, Axis::first}) {
+      const std::string a = row_scaled("e4m3"), b = row_scaled(of_b);
+      const auto code = [](int64_t vector, int64_t) { return static_cast<uint32_t>(vector); };
+      compare(operand(a, axis, 1, 256, 1, vector_scale, code),
+              operand(b, axis, 1, int64_t{1} << parse_quant_spec(b).element.bits, 1, vector_scale, code),
+              fmt::format("e4m3·{}", of_b));
+    }
+}
+
+TEST_F(GpuProducts, sums_of_the_largest_integers_keep_their_last_bit) {
+  // ±448 throughout, or as many of both signs, and one product of the smallest numbers, which decides how the sum
+  // rounds.
+  const std::string spec = row_scaled("e4m3");
+  for (const int64_t k : {127, 1025, 8193, 65536, 70001, 131071})
+    for (const Axis axis : {Axis::last, Axis::first}) {
+      const auto codes = [k](int64_t vector, int64_t i) {
+        if (i == k / 3) return 1u | (vector % 2 == 0 ? 0x80u : 0u);
+        const bool negative = vector % 3 == 0 || (vector % 3 == 1 && i < k / 2);
+        return negative ? 0xFEu : 0x7Eu;
+      };
+      compare(operand(spec, axis, 1, 9, k, vector_scale, codes), operand(spec, axis, 1, 6, k, vector_scale, codes),
+              fmt::format("k {}", k));
+    }
+}
+
+TEST_F(GpuProducts, a_scale_of_the_tensor_and_one_of_each_row) {
+  for (const Size& s : kSizes) {
+    const std::string a = "e4m3:tensor:fp32:rne", b = row_scaled("e4m3");
+    compare(operand(a, s.a, s.matrices, s.m, s.k, vector_scale, mostly_numbers(a, 3)),
+            operand(b, s.b, s.matrices, s.n, s.k, vector_scale, mostly_numbers(b, 4)), fmt::format("k {}", s.k));
+  }
+}
+
+TEST_F(GpuProducts, large_sums_of_digits_agree_with_those_of_some_rows) {
+  const int64_t m = 1100, n = 1028, k = 16500;
+  const std::vector<int64_t> rows{0, 63, 64, 127, 128, 255, 256, 1023, 1099}, cols{0, 1, 127, 128, 700, 1027};
+  const std::string spec = row_scaled("e4m3");
+  const PackedOperand a = operand(spec, Axis::last, 1, m, k, vector_scale, mostly_numbers(spec, 8));
+  const PackedOperand b = operand(spec, Axis::first, 1, n, k, vector_scale, mostly_numbers(spec, 9));
+  const std::vector<float> all = product_on(*cuda(), packed_value(a), packed_value(b));
+  const std::vector<float> some = product_on(*scalar_, packed_value(rows_of(a, rows)), packed_value(rows_of(b, cols)));
+  for (size_t i = 0; i < some.size(); ++i) {
+    const float found = all[static_cast<size_t>(rows[i / cols.size()] * n + cols[i % cols.size()])];
+    if (std::isnan(some[i]) && std::isnan(found)) continue;
+    ASSERT_EQ(std::bit_cast<uint32_t>(some[i]), std::bit_cast<uint32_t>(found)) << "output " << i;
+  }
 }
 
 }  // namespace
