@@ -1,4 +1,4 @@
-// Products of packed 4-bit operands alone: their operands are expanded before the clock starts. 8192 × 8192 × 8192,
+// Products of packed operands alone: their operands are expanded before the clock starts. 8192 × 8192 × 8192,
 // several pairs of operands in turn; median of several runs. Prints rows like gpu_bench's.
 #include <algorithm>
 #include <cstdio>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpu/backend.h"
+#include "gpu/matmul_digits.h"
 #include "gpu/matmul_wgmma.h"
 #include "gpu/operand.h"
 #include "reference/contract/element_format.h"
@@ -81,11 +82,12 @@ const float* tensor_scale(const Tensor& t) {
 NarrowOperand narrow(const Tensor& t) { return {view_of(t), true, 1, kSize, kSize}; }
 Epilogue epilogue_of(const Tensor& a, const Tensor& b) { return {{}, {}, tensor_scale(a), tensor_scale(b), 1.0f}; }
 
-/// The three ways of a product: what is expanded, and what is timed.
+/// The ways of a product: what is expanded, and what is timed.
 struct Folded {
   FoldedPair pair;
   void expand(const Tensor& a, const Tensor& b, Context& context) {
-    pair = fold_scales(narrow(a), narrow(b), context, true);
+    const NarrowOperand from_a = narrow(a), from_b = narrow(b);
+    pair = fold_scales({&from_a, 1}, {&from_b, 1}, context, true);
   }
   void multiply(const Tensor& a, const Tensor& b, float* y, Context& context) const {
     multiply_folded(pair, kShape, epilogue_of(a, b), y, context);
@@ -100,21 +102,40 @@ struct Halves {
     multiply_halves(pair, kShape, epilogue_of(a, b), y, context);
   }
 };
-struct Units {
-  WidePair pair;
+/// The vector rule: one scale a row.
+struct Vectors {
   OperandScales scales_a, scales_b;
-  void expand(const Tensor& a, const Tensor& b, Context& context) {
-    pair = widen_units(narrow(a), narrow(b), context);
+  void expand_scales(const Tensor& a, const Tensor& b, Context& context) {
     scales_a = operand_scales(a, Axis::last, 0, context);
     scales_b = operand_scales(b, Axis::last, 0, context);
   }
-  void multiply(const Tensor& a, const Tensor& b, float* y, Context& context) const {
+  Epilogue scaled_epilogue(const Tensor& a, const Tensor& b) const {
     Epilogue epilogue = epilogue_of(a, b);
     epilogue.scales_a = scales_a;
     epilogue.scales_b = scales_b;
+    return epilogue;
+  }
+};
+struct Units : Vectors {
+  WidePair pair;
+  void expand(const Tensor& a, const Tensor& b, Context& context) {
+    expand_scales(a, b, context);
+    pair = widen_units(narrow(a), narrow(b), context);
+  }
+  void multiply(const Tensor& a, const Tensor& b, float* y, Context& context) const {
     const ElementFormat& element = a.type.spec.element;
-    multiply_units(pair, kShape, 2 * significand_span_bits(element), 2 * min_step_exponent(element), epilogue, y,
-                   context);
+    multiply_units(pair, kShape, 2 * significand_span_bits(element), 2 * min_step_exponent(element),
+                   scaled_epilogue(a, b), y, context);
+  }
+};
+struct Digits : Vectors {
+  DigitPair pair;
+  void expand(const Tensor& a, const Tensor& b, Context& context) {
+    expand_scales(a, b, context);
+    pair = widen_digits(narrow(a), narrow(b), scales_a, scales_b, context);
+  }
+  void multiply(const Tensor& a, const Tensor& b, float* y, Context& context) const {
+    multiply_digits(pair, kShape, 2 * min_step_exponent(a.type.spec.element), scaled_epilogue(a, b), y, context);
   }
 };
 
@@ -173,6 +194,7 @@ void run() {
   time_product<Folded>(*backend, "mxfp4", multiprocessors);
   time_product<Units>(*backend, "e2m1:row:fp32", multiprocessors);
   time_product<Halves>(*backend, "nvfp4", multiprocessors);
+  time_product<Digits>(*backend, "e4m3:row:fp32", multiprocessors);
 }
 
 }  // namespace
