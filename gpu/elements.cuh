@@ -35,6 +35,51 @@ struct ElementProgram {
   ElementOperand others[kMostOperands];
 };
 
+/// v[k] = F(v[k]), the quick ways side by side without branches.
+template <class F, int N>
+__device__ inline void activate(float (&v)[N]) {
+  QuickValue quick[N];
+  bool sure = true;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    quick[k] = F::quick(v[k]);
+    sure = sure & quick[k].sure;
+  }
+  // One copy of the long way, which takes an element by its number.
+#pragma unroll 1
+  for (int redo = 0; !sure && redo < N; ++redo) {
+    float x = 0;
+    bool is_sure = true;
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (k == redo) x = v[k], is_sure = quick[k].sure;
+    if (is_sure) continue;
+    const float value = F::exact(x);
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (k == redo) quick[k].value = value;
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) v[k] = quick[k].value;
+}
+
+/// v = v·slope(x), v = factor·slope(v).
+template <class Slope, int N>
+__device__ inline void times(const float (&x)[N], float (&v)[N]) {
+  float slope[N];
+#pragma unroll
+  for (int k = 0; k < N; ++k) slope[k] = x[k];
+  activate<Slope>(slope);
+#pragma unroll
+  for (int k = 0; k < N; ++k) v[k] = v[k] * slope[k];
+}
+template <class Slope, int N>
+__device__ inline void slope_times(const float (&factor)[N], float (&v)[N]) {
+  activate<Slope>(v);
+#pragma unroll
+  for (int k = 0; k < N; ++k) v[k] = factor[k] * v[k];
+}
+
 /// One instruction on N elements with their other inputs.
 template <int N>
 __device__ inline void apply(const Instruction& instruction, const float (&other)[N], float (&v)[N]) {
@@ -48,12 +93,12 @@ __device__ inline void apply(const Instruction& instruction, const float (&other
     case Code::scale: return each([&](int k) { return v[k] * instruction.factor; });
     case Code::round_bf16: return each([&](int k) { return f32_of_bf16(bf16_of(v[k])); });
     case Code::keep: return;
-    case Code::silu: return each([&](int k) { return silu_value(v[k]); });
-    case Code::silu_grad: return each([&](int k) { return v[k] * silu_slope(other[k]); });
-    case Code::slope_silu: return each([&](int k) { return other[k] * silu_slope(v[k]); });
-    case Code::gelu: return each([&](int k) { return gelu_value(v[k]); });
-    case Code::gelu_grad: return each([&](int k) { return v[k] * gelu_slope(other[k]); });
-    case Code::slope_gelu: return each([&](int k) { return other[k] * gelu_slope(v[k]); });
+    case Code::silu: return activate<Silu>(v);
+    case Code::silu_grad: return times<SiluSlope>(other, v);
+    case Code::slope_silu: return slope_times<SiluSlope>(other, v);
+    case Code::gelu: return activate<Gelu>(v);
+    case Code::gelu_grad: return times<GeluSlope>(other, v);
+    case Code::slope_gelu: return slope_times<GeluSlope>(other, v);
   }
 }
 

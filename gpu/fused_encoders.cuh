@@ -11,6 +11,20 @@
 
 namespace fp4sim::gpu {
 
+/// The string of four e2m1 codes without signs from their words (e2m1.cuh).
+__device__ inline uint32_t e2m1_string(const uint32_t (&words)[4]) {
+  // What the words hold above their codes overflows out of the lower half.
+  return (words[0] + words[1] * 0x10u + words[2] * 0x100u + words[3] * 0x1000u) & 0xFFFFu;
+}
+
+/// The signs of four numbers where their e2m1 codes have them.
+__device__ inline uint32_t e2m1_signs(const float (&y)[4]) {
+  constexpr unsigned kHighBytes = 0x73;  // of two words, to the lower half of a word
+  const uint32_t even = __byte_perm(bits_of(y[0]), bits_of(y[2]), kHighBytes);
+  const uint32_t odd = __byte_perm(bits_of(y[1]), bits_of(y[3]), kHighBytes);
+  return (even >> 4 & 0x0808u) | (odd & 0x8080u);
+}
+
 /// e2m1, round to nearest even, saturated. y is no NaN.
 struct E2m1Nearest {
   __device__ const E2m1Nearest& ready() const { return *this; }
@@ -18,13 +32,8 @@ struct E2m1Nearest {
 
   /// The codes of elements i … i + 3 of the tensor.
   __device__ uint32_t four(const float (&y)[4], int64_t) const {
-    // What the words hold above their codes overflows out of the lower half.
-    const uint32_t codes =
-        e2m1_word(y[0]) + e2m1_word(y[1]) * 0x10u + e2m1_word(y[2]) * 0x100u + e2m1_word(y[3]) * 0x1000u;
-    constexpr unsigned kHighBytes = 0x73;  // of two words, to the lower half of a word
-    const uint32_t even = __byte_perm(bits_of(y[0]), bits_of(y[2]), kHighBytes);
-    const uint32_t odd = __byte_perm(bits_of(y[1]), bits_of(y[3]), kHighBytes);
-    return (codes | (even >> 4 & 0x0808u) | (odd & 0x8080u)) & 0xFFFFu;
+    const uint32_t words[4] = {e2m1_word(y[0]), e2m1_word(y[1]), e2m1_word(y[2]), e2m1_word(y[3])};
+    return e2m1_string(words) | e2m1_signs(y);
   }
 };
 
@@ -140,15 +149,20 @@ struct E2m1Stochastic {
   __device__ Ready ready() const { return {RandomFours(source)}; }
 };
 
-/// Writes the string of four codes of an even number of bits: `index` of the four among all of the tensor.
-__device__ inline void store_four_codes(uint8_t* codes, int64_t index, int bits, uint32_t string) {
+/// Writes the string of four codes of an even number of bits.
+__device__ inline void put_four_codes(uint8_t* to, int bits, uint32_t string) {
   if (bits == 4) {
-    reinterpret_cast<uint16_t*>(codes)[index] = static_cast<uint16_t>(string);
+    *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(string);
   } else if (bits == 8) {
-    reinterpret_cast<uint32_t*>(codes)[index] = string;
+    *reinterpret_cast<uint32_t*>(to) = string;
   } else {
-    store_group(codes + index * bits / 2, bits / 2, CodeGroup{string});
+    store_group(to, bits / 2, CodeGroup{string});
   }
+}
+
+/// The same; `index` of the four among all of the tensor.
+__device__ inline void store_four_codes(uint8_t* codes, int64_t index, int bits, uint32_t string) {
+  put_four_codes(codes + index * (bits / 2), bits, string);
 }
 
 /// Writes the strings of two neighbouring fours: `index` of the eight among all of the tensor.

@@ -10,6 +10,7 @@ extern const Fusion kQuantizeBoth;     // two quantizations of one tensor
 extern const Fusion kBiasAndPermute;   // a sum that moves to other axes
 extern const Fusion kNormGradSums;     // layernorm_grad and the sums of gradients before and behind it
 extern const Fusion kElements;         // element-wise ops of one tensor
+extern const Fusion kTiles;            // the readers of one matrix that quantize it or sum its columns
 extern const Fusion kElementsAndNorm;  // the same and the layernorm of what they give
 
 }  // namespace fp4sim::gpu

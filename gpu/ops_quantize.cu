@@ -94,14 +94,6 @@ __global__ void write_codes(const float* x, PackedView q, const TensorScales* te
   if (bits <= 8) store_group(bytes, static_cast<int>(least(bits, l.row_bytes - group * bits)), string);
 }
 
-RandomSource random_source(const NodeCall& call) {
-  const QuantSpec& spec = call.out[0].type.spec;
-  if (!is_stochastic(spec.rounding)) return {};
-  const int64_t first_row = call.node.attrs.integer("row_offset");
-  return {in_data<StepInfo>(call, 1), static_cast<uint32_t>(call.node.attrs.integer("stream")),
-          static_cast<uint64_t>(first_row * matrix_view(call.in[0].type.shape).cols)};
-}
-
 /// One call of quantize, step by step.
 class Quantization {
  public:
@@ -112,7 +104,7 @@ class Quantization {
         x_(in_data<float>(call, 0)),
         given_(call.in.size() == 3 ? in_data<float>(call, 2) : nullptr),
         q_(view_of(call.out[0])),
-        source_(random_source(call)) {}
+        source_(random_source_of(call)) {}
 
   void run() {
     const ValueType& type = call_.out[0].type;
@@ -207,6 +199,16 @@ __global__ void decode_groups(PackedView q, float* x) {
 }
 
 }  // namespace
+
+uint64_t first_element_of(const NodeCall& call) {
+  if (!is_stochastic(call.out[0].type.spec.rounding)) return 0;
+  return static_cast<uint64_t>(call.node.attrs.integer("row_offset") * matrix_view(call.in[0].type.shape).cols);
+}
+
+RandomSource random_source_of(const NodeCall& call) {
+  if (!is_stochastic(call.out[0].type.spec.rounding)) return {};
+  return {in_data<StepInfo>(call, 1), static_cast<uint32_t>(call.node.attrs.integer("stream")), first_element_of(call)};
+}
 
 void decode_packed(const Tensor& q, float* x, Context& context) {
   const PackedView view = view_of(q);

@@ -17,6 +17,12 @@ struct QuantizeCall {
   const float* given_amax;  // instead of it where the caller gave A
 };
 
+/// The index of the element 0 of a node that quantizes in the logical global tensor; 0 for deterministic rounding.
+uint64_t first_element_of(const NodeCall& call);
+
+/// The random bits of such a node; none for deterministic rounding.
+RandomSource random_source_of(const NodeCall& call);
+
 /// Where the codes and the scale of a tensor go: to one or two packed values of the same bits; nullptr: no second.
 struct PackedCopies {
   uint8_t* codes[2];

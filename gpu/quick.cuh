@@ -29,6 +29,15 @@ FP4SIM_HD double quick_reciprocal(double d) {
   return fma64(first, fma64(e, e, e), first);
 }
 
+/// p with the last bits of `shifted` added to its exponent.
+FP4SIM_HD double scaled_by(double p, double shifted) {
+#ifdef __CUDA_ARCH__
+  return __hiloint2double(__double2hiint(p) + (__double2loint(shifted) << 20), __double2loint(p));
+#else
+  return double_of(bits_of(p) + (bits_of(shifted) << 52));
+#endif
+}
+
 /// e^x for |x| ≤ 100: x = n·ln 2 + r, a polynomial of degree 8 through the zeros of a Chebyshev polynomial on
 /// |r| ≤ ln 2/2 (relative error below 2^-38.7), n added to the exponent.
 FP4SIM_HD double quick_exp(double x) {
@@ -44,7 +53,7 @@ FP4SIM_HD double quick_exp(double x) {
   p = fma64(p, r, 0x1.fffffffffe062p-2);
   p = fma64(p, r, 0x1.fffffffff61ddp-1);
   p = fma64(p, r, 1.0);
-  return double_of(bits_of(p) + (bits_of(shifted) << 52));  // the low bits of the sum are n
+  return scaled_by(p, shifted);
 }
 
 /// σ(z) = 1/(1 + e^−z) and 1 − σ(z) for |z| ≤ 100.
@@ -62,14 +71,9 @@ FP4SIM_HD int exponent_field(double v) { return static_cast<int>(bits_of(v) >> 5
 
 /// True if all numbers within a relative 2^(k−37) of y, whose binary32 is normal, round to the same float, 0 ≤ k ≤ 11.
 FP4SIM_HD bool rounds_alike(double y, int k) {
-  const int below = static_cast<int>(bits_of(y) & 0x1FFFFFFFu) - 0x10000000;  // from the middle, in last places of y
-  return (below < 0 ? -below : below) > 0x10000 << k;
-}
-
-/// The same for any y: false where its binary32 is not normal.
-FP4SIM_HD bool rounds_surely(double y, int k) {
-  const int exponent = exponent_field(y) - 1023;
-  return rounds_alike(y, k) && exponent >= -126 && exponent <= 126;
+  constexpr uint32_t kBelow = 0x1FFFFFFFu, kMiddle = 0x10000000u;  // last places of y below one of the float
+  const uint32_t reach = 0x10000u << k;
+  return ((static_cast<uint32_t>(bits_of(y)) - kMiddle + reach) & kBelow) > 2 * reach;
 }
 
 }  // namespace fp4sim::gpu

@@ -1,0 +1,275 @@
+// A block of threads walks down 32 columns of a matrix, a tile of 32 rows for each of its four or eight warps in each
+// round: a warp copies its tiles into a ring in shared memory some rounds ahead, runs the element-wise program on them
+// in place and quantizes them from registers; one more warp adds the columns of the tiles in ascending order, a lane a
+// column.
+#pragma once
+
+#include "gpu/elements.cuh"
+#include "gpu/hopper.cuh"
+#include "gpu/quantize_tile.cuh"
+
+namespace fp4sim::gpu {
+
+constexpr int kTileElements = kTileSide * kTileSide;
+constexpr int kMostSources = 1 + kMostOperands;
+constexpr int kProgramRows = 2;  // rows of a lane that an instruction takes at once
+
+/// The kernel's view of the work.
+struct TileWalk {
+  int64_t cols, matrix_rows;
+  int down, tiles;  // tiles down one matrix, down all
+  int strip;        // tiles that a block of threads walks
+  int across;       // strips side by side
+  int warps;        // of a block of threads: tiles of a round
+  int slots;        // rounds that the ring holds
+  int sources;      // tensors that are copied: x and full operands
+  const float* source[kMostSources];
+  int source_of[kMostOperands];  // where an operand is among them; 0: it is one row
+  int block, block_shift;        // elements of a scale block, and their binary logarithm
+  int grid_rows;                 // blocks down a matrix
+  ScaleMaker maker;
+  PackedTarget last, first;
+  float* partial;  // sums of each panel; nullptr: none are wanted
+};
+
+/// A tile: its first row among all, its rows, and its place in its matrix.
+struct WalkTile {
+  int64_t row, matrix;
+  int index, rows;
+};
+
+__device__ inline WalkTile tile_at(const TileWalk& walk, int t) {
+  const int matrix = walk.tiles == walk.down ? 0 : t / walk.down, index = t - matrix * walk.down;
+  const int64_t inside = int64_t{index} * kTileSide;
+  return {matrix * walk.matrix_rows + inside, matrix, index,
+          static_cast<int>(least(walk.matrix_rows - inside, kTileSide))};
+}
+
+/// The tiles of a block of threads and its ring.
+struct Strip {
+  int first, end, rounds;
+  int64_t number, col;  // the strip of its columns, its first column
+
+  __device__ explicit Strip(const TileWalk& walk) {
+    number = quotient(blockIdx.x, walk.across);
+    col = (blockIdx.x - number * walk.across) * kTileSide;
+    first = static_cast<int>(number) * walk.strip;
+    end = min(first + walk.strip, walk.tiles);
+    rounds = (end - first + walk.warps - 1) / walk.warps;
+  }
+  __device__ float* slot(const TileWalk& walk, int round, int source, int warp) const {
+    auto* ring = reinterpret_cast<float*>(dynamic_shared());
+    return ring + ((round % walk.slots * walk.sources + source) * walk.warps + warp) * kTileElements;
+  }
+};
+
+/// The warp that adds: all threads of the block meet once a round, when its tiles are ready and those before are
+/// summed.
+__device__ inline void sum_strip(const TileWalk& walk, const Strip& strip) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  float acc = 0.0f;
+  for (int round = 0; round < strip.rounds; ++round) {
+    __syncthreads();
+    for (int w = 0; w < walk.warps; ++w) {
+      const int t = strip.first + round * walk.warps + w;
+      if (t >= strip.end) break;
+      const float* column = strip.slot(walk, round, 0, w) + lane;
+      const int rows = tile_at(walk, t).rows;
+      if (rows == kTileSide) {
+#pragma unroll
+        for (int r = 0; r < kTileSide; ++r) acc = acc + column[r * kTileSide];
+      } else {
+        for (int r = 0; r < rows; ++r) acc = acc + column[r * kTileSide];
+      }
+    }
+  }
+  if (strip.col + lane < walk.cols) walk.partial[strip.number * walk.cols + strip.col + lane] = acc;
+}
+
+/// Element-wise ops on rows of a lane.
+struct NoProgram {
+  static constexpr bool kRuns = false;
+  static constexpr int kWarps = 8;     // of a block of threads, beside the one that adds
+  static constexpr int kResident = 2;  // blocks of threads of a multiprocessor
+};
+struct AnyProgram {
+  static constexpr bool kRuns = true;
+  static constexpr int kWarps = 4;
+  static constexpr int kResident = 2;
+  template <int N, class Store>
+  __device__ static void run(const ElementProgram& program, const float (&others)[kMostOperands][N], float (&v)[N],
+                             const Store& store) {
+    gpu::run<false>(program, others, v, store);
+  }
+};
+/// One instruction that the compiler knows.
+template <Code kCode>
+struct OneInstruction {
+  static constexpr bool kRuns = true;
+  static constexpr int kWarps = 4;
+  static constexpr int kResident = 3;
+  template <int N, class Store>
+  __device__ static void run(const ElementProgram& program, const float (&others)[kMostOperands][N], float (&v)[N],
+                             const Store& store) {
+    apply<N>({kCode, 0, 0.0f, nullptr, nullptr}, others[0], v);
+    if (program.list[0].store != nullptr) store(program.list[0], v);
+  }
+};
+
+/// What a lane of the other warps does.
+template <class Program, class Encoder>
+class TileLane {
+ public:
+  __device__ TileLane(const TileWalk& walk, const Strip& strip, const ElementProgram& program)
+      : walk_(walk),
+        strip_(strip),
+        program_(program),
+        warp_(static_cast<int>(threadIdx.x) / kWarp),
+        row_(static_cast<int>(threadIdx.x) % kWarp / kLanesAcross * kLaneRows),
+        col_(static_cast<int>(threadIdx.x) % kLanesAcross * kVector) {
+    if constexpr (Program::kRuns) {
+#pragma unroll
+      for (int o = 0; o < kMostOperands; ++o)
+        if (o < program.operands && walk.source_of[o] == 0 && exists())
+          one_row_[o] = four_of(*reinterpret_cast<const float4*>(program.others[o].x + strip.col + col_));
+    }
+  }
+
+  /// Starts the copies of this warp's tile of a round.
+  __device__ void request(int round) const {
+    const int t = tile(round);
+    if (t < strip_.end) {
+      const WalkTile at = tile_at(walk_, t);
+      const int rows = rows_of(at);
+      const int64_t from = (at.row + row_) * walk_.cols + strip_.col + col_;
+      for (int s = 0; s < (Program::kRuns ? walk_.sources : 1); ++s) {
+        float* to = slot(round, s);
+        const float* x = walk_.source[s] + from;
+#pragma unroll
+        for (int r = 0; r < kLaneRows; ++r) {
+          if (r < rows) copy_async16(to + r * kTileSide, x);
+          x += walk_.cols;
+        }
+      }
+    }
+    commit_copies();
+  }
+
+  /// Waits for this lane's copies of a round; ends with the program's results in their place and in registers.
+  __device__ void make(int round, LaneTile& values) const {
+    if (walk_.slots == 2)
+      wait_copies<0>();
+    else
+      wait_copies<1>();
+    const int t = tile(round);
+    const WalkTile at = tile_at(walk_, t < strip_.end ? t : strip_.first);
+    const int rows = t < strip_.end ? rows_of(at) : 0;
+    float* x = slot(round, 0);
+    if constexpr (Program::kRuns) {
+#pragma unroll 1
+      for (int r = 0; r < rows; r += kProgramRows) run_rows(round, at, r, rows);
+    }
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r)
+      values.row[r] = r < rows ? four_of(*reinterpret_cast<const float4*>(x + r * kTileSide)) : Four{};
+  }
+
+  /// Quantizes this warp's tile of a round.
+  __device__ void quantize(int round, const LaneTile& values, const Encoder& last, const Encoder& first) const {
+    const int t = tile(round);
+    if (t >= strip_.end) return;
+    const WalkTile at = tile_at(walk_, t);
+    const int64_t row = at.row + row_, col = strip_.col + col_;
+    const int64_t row_scales = walk_.cols >> walk_.block_shift;
+    const int64_t grid_row = (int64_t{at.index} * kTileSide + row_) >> walk_.block_shift;
+    const TilePlace place{
+        row * walk_.cols + col,
+        walk_.cols,
+        rows_of(at),
+        row * row_scales + (col >> walk_.block_shift),
+        row_scales,
+        exists() && grid_row < walk_.grid_rows ? (at.matrix * walk_.grid_rows + grid_row) * walk_.cols + col : -1};
+    const auto run = [&]<bool kLast, bool kFirst>(std::bool_constant<kLast>, std::bool_constant<kFirst>) {
+      quantize_tile<kLast, kFirst>(values, place, walk_.block, walk_.maker, last, walk_.last, first, walk_.first);
+    };
+    const bool along = walk_.last.codes != nullptr, down = walk_.first.codes != nullptr;
+    if (along && down) return run(std::true_type(), std::true_type());
+    if (along) return run(std::true_type(), std::false_type());
+    if (down) run(std::false_type(), std::true_type());
+  }
+
+ private:
+  __device__ bool exists() const { return strip_.col + col_ < walk_.cols; }
+  __device__ int tile(int round) const { return strip_.first + round * walk_.warps + warp_; }
+  __device__ int rows_of(const WalkTile& at) const { return exists() ? max(min(at.rows - row_, kLaneRows), 0) : 0; }
+  __device__ float* slot(int round, int source) const {
+    return strip_.slot(walk_, round, source, warp_) + row_ * kTileSide + col_;
+  }
+
+  __device__ void run_rows(int round, const WalkTile& at, int r, int rows) const {
+    constexpr int kElements = kProgramRows * kVector;
+    float v[kElements], others[kMostOperands][kElements] = {};
+    load_rows(slot(round, 0) + r * kTileSide, v);
+#pragma unroll
+    for (int o = 0; o < kMostOperands; ++o) {
+      if (o >= program_.operands) continue;
+      if (walk_.source_of[o] != 0) {
+        load_rows(slot(round, walk_.source_of[o]) + r * kTileSide, others[o]);
+      } else {
+#pragma unroll
+        for (int k = 0; k < kElements; ++k) others[o][k] = one_row_[o].v[k % kVector];
+      }
+    }
+    Program::run(program_, others, v, [&](const Instruction& instruction, const float(&result)[kElements]) {
+      float* to = instruction.store + (at.row + row_ + r) * walk_.cols + strip_.col + col_;
+      for_rows(result, [&](int j, float4 f) {
+        if (r + j < rows) *reinterpret_cast<float4*>(to + j * walk_.cols) = f;
+      });
+    });
+    float* to = slot(round, 0) + r * kTileSide;
+    for_rows(v, [&](int j, float4 f) { *reinterpret_cast<float4*>(to + j * kTileSide) = f; });
+  }
+
+  template <int N>
+  __device__ static void load_rows(const float* from, float (&v)[N]) {
+#pragma unroll
+    for (int j = 0; j < N / kVector; ++j) {
+      const Four f = four_of(*reinterpret_cast<const float4*>(from + j * kTileSide));
+#pragma unroll
+      for (int k = 0; k < kVector; ++k) v[j * kVector + k] = f.v[k];
+    }
+  }
+  template <int N, class F>
+  __device__ static void for_rows(const float (&v)[N], const F& f) {
+#pragma unroll
+    for (int j = 0; j < N / kVector; ++j)
+      f(j, make_float4(v[j * kVector], v[j * kVector + 1], v[j * kVector + 2], v[j * kVector + 3]));
+  }
+
+  const TileWalk& walk_;
+  const Strip& strip_;
+  const ElementProgram& program_;
+  int warp_, row_, col_;
+  Four one_row_[kMostOperands] = {};
+};
+
+template <class Program, class Encoder>
+__global__ void __launch_bounds__((Program::kWarps + 1) * kWarp, Program::kResident)
+    tiles_kernel(const __grid_constant__ TileWalk walk, const __grid_constant__ ElementProgram program,
+                 Encoder unready_last, Encoder unready_first) {
+  const Strip strip(walk);
+  if (threadIdx.x >= Program::kWarps * kWarp) return sum_strip(walk, strip);
+  const auto& last = unready_last.ready();
+  const auto& first = unready_first.ready();
+  const TileLane<Program, std::decay_t<decltype(last)>> lane(walk, strip, program);
+  for (int round = 0; round < walk.slots - 1; ++round) lane.request(round);
+  for (int round = 0; round < strip.rounds; ++round) {
+    LaneTile values;
+    lane.make(round, values);
+    if (walk.partial != nullptr) __syncthreads();  // the round is there, the one before is summed: its place is free
+    lane.request(round + walk.slots - 1);
+    lane.quantize(round, values, last, first);
+  }
+}
+
+}  // namespace fp4sim::gpu

@@ -1,0 +1,126 @@
+// Which kernel walks a matrix (tile_walk.cuh), in what strips.
+#include "gpu/tiles.h"
+
+#include "gpu/column_sum.cuh"
+#include "gpu/fused_dispatch.cuh"
+#include "gpu/tile_walk.cuh"
+
+namespace fp4sim::gpu {
+namespace {
+
+PackedTarget target_of(const std::optional<QuantizeCall>& call) {
+  return call ? PackedTarget{codes_of(*call), scales_of<uint8_t>(*call)} : PackedTarget{};
+}
+
+TileWalk walk_of(const TileWork& work) {
+  TileWalk walk{};
+  const ElementProgram& program = work.program;
+  walk.cols = work.cols;
+  walk.matrix_rows = work.rows;
+  walk.down = static_cast<int>(ceil_div(work.rows, kTileSide));
+  walk.tiles = static_cast<int>(work.matrices * walk.down);
+  walk.across = static_cast<int>(ceil_div(work.cols, kTileSide));
+  walk.source[walk.sources++] = program.x;
+  for (int o = 0; o < program.operands; ++o) {
+    if (program.others[o].period != program.n) continue;
+    walk.source_of[o] = walk.sources;
+    walk.source[walk.sources++] = program.others[o].x;
+  }
+  walk.last = target_of(work.last);
+  walk.first = target_of(work.first);
+  if (const auto& call = work.last ? work.last : work.first) {
+    walk.block = static_cast<int>(work.last ? call->q.layout.col_step : call->q.layout.row_step);
+    walk.block_shift = walk.block == kWholeBlock ? 5 : 4;
+    walk.maker = scale_maker_of(call->q.quantizer);
+  }
+  if (work.first) walk.grid_rows = static_cast<int>(work.first->q.layout.grid_rows);
+  return walk;
+}
+
+/// Calls launch with the kernel's encoders of both quantizations, or of the one that is wanted twice.
+template <class Launch>
+void with_encoders(const TileWork& work, const Launch& launch) {
+  if (!work.last && !work.first) return launch(E2m1Nearest{}, E2m1Nearest{});
+  with_encoder(work.last ? *work.last : *work.first, [&](const auto& last) {
+    with_encoder(work.first ? *work.first : *work.last, [&](const auto& first) {
+      if constexpr (std::is_same_v<decltype(last), decltype(first)>) launch(last, first);
+    });
+  });
+}
+
+/// True for the encoders that have kernels with programs.
+template <class Encoder>
+constexpr bool kRunsPrograms = std::is_same_v<Encoder, E2m1Nearest> || std::is_same_v<Encoder, E2m1Stochastic> ||
+                               std::is_same_v<Encoder, Fp8Nearest<true>>;
+
+/// Calls launch with the kernel's program.
+template <class Encoder, class Launch>
+void with_program(const ElementProgram& program, const Launch& launch) {
+  if (program.count == 0) return launch(NoProgram{});
+  if constexpr (std::is_same_v<Encoder, E2m1Nearest>) {
+    if (program.count == 1 && program.list[0].code == Code::gelu) return launch(OneInstruction<Code::gelu>{});
+    if (program.count == 1 && program.list[0].code == Code::gelu_grad) return launch(OneInstruction<Code::gelu_grad>{});
+  }
+  if constexpr (kRunsPrograms<Encoder>) launch(AnyProgram{});
+}
+
+constexpr int kSharedOfMultiprocessor = 227 * 1024, kReserved = 1024;  // bytes; the latter of each block
+constexpr int round_bytes(int warps, int sources) { return warps * sources * kTileElements * 4; }
+
+/// Tiles that a block walks: a panel where columns are summed, else an even share of what the device runs at once.
+int strip_tiles(const TileWork& work, const TileWalk& walk, int64_t blocks) {
+  if (work.sums != nullptr) return static_cast<int>(kPanel / kTileSide);
+  const int64_t strips = std::max<int64_t>(blocks / walk.across, 1);
+  return static_cast<int>(ceil_div(ceil_div(walk.tiles, walk.warps), strips) * walk.warps);
+}
+
+template <class Program, class Encoder>
+void launch_walk(const TileWork& work, TileWalk walk, const Encoder& last, const Encoder& first, Context& context) {
+  walk.warps = Program::kWarps;
+  const int round = round_bytes(walk.warps, walk.sources);
+  walk.slots = (3 * round + kReserved) * Program::kResident <= kSharedOfMultiprocessor ? 3 : 2;
+  const int resident = std::min(kSharedOfMultiprocessor / (walk.slots * round + kReserved), Program::kResident);
+  walk.strip = strip_tiles(work, walk, int64_t{context.multiprocessors()} * resident);
+  const int threads = (walk.warps + (work.sums != nullptr ? 1 : 0)) * kWarp;
+  const auto kernel = tiles_kernel<Program, Encoder>;
+  constexpr int kMost =
+      Program::kRuns ? 2 * round_bytes(Program::kWarps, kMostSources) : 3 * round_bytes(Program::kWarps, 1);
+  FP4SIM_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMost));
+  context.launch(kernel,
+                 Context::per_block(ceil_div(walk.tiles, walk.strip) * walk.across, threads, walk.slots * round), walk,
+                 work.program, last, first);
+}
+
+}  // namespace
+
+bool tiles_quantize_to(const ValueType& packed, uint64_t first_element) {
+  return !has_tensor_scale(packed.spec) &&
+         (fused_blocks_take(packed, first_element) ? packed.spec.element.bits % 2 == 0
+                                                   : fused_columns_take(packed, first_element));
+}
+
+bool tiles_run_programs(const QuantSpec& spec) {
+  if (uses_ieee(spec)) return false;
+  const bool nearest = spec.rounding == Rounding::rne;
+  return nearest ? spec.element == kE2m1 || spec.element == kE4m3
+                 : is_stochastic(spec.rounding) && spec.element == kE2m1;
+}
+
+bool tiles_sum(int64_t matrices, int64_t rows, int64_t cols) {
+  return (matrices == 1 || rows % kTileSide == 0) && cols % kVector == 0;
+}
+
+bool tiles_take_operand(int64_t count, int64_t elements, int64_t cols) { return count == elements || count == cols; }
+
+void run_tiles(const TileWork& work, Context& context) {
+  TileWalk walk = walk_of(work);
+  const int64_t panels = ceil_div(work.matrices * work.rows, kPanel);
+  if (work.sums != nullptr) walk.partial = context.scratch<float>(panels * work.cols);
+  with_encoders(work, [&]<class Encoder>(const Encoder& last, const Encoder& first) {
+    with_program<Encoder>(work.program,
+                          [&]<class Program>(Program) { launch_walk<Program>(work, walk, last, first, context); });
+  });
+  if (work.sums != nullptr) add_panels(context, walk.partial, {{work.sums}}, 1, work.cols, panels);
+}
+
+}  // namespace fp4sim::gpu

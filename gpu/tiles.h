@@ -1,0 +1,36 @@
+// What the readers of one matrix make of it, from one reading: quantization in blocks along either axis and the sums of
+// the columns, maybe behind a chain of element-wise ops whose result need not be stored.
+#pragma once
+
+#include <optional>
+
+#include "gpu/elements.cuh"
+#include "gpu/quantize_fast.h"
+
+namespace fp4sim::gpu {
+
+/// The work on a tensor of `matrices` times `rows` rows.
+struct TileWork {
+  int64_t matrices, rows, cols;
+  ElementProgram program;             // n elements of x; without instructions these are what is quantized and summed
+  std::optional<QuantizeCall> last;   // in blocks along the rows,
+  std::optional<QuantizeCall> first;  // down the columns: both by one spec
+  float* sums = nullptr;              // of the columns; nullptr: not wanted
+};
+
+/// True if the kernel quantizes to this type: blocks of 16 or 32 with e8m0 scales along either axis, elements of 4, 6
+/// or 8 bits. `first_element`: as in quantize_fast.h.
+bool tiles_quantize_to(const ValueType& packed, uint64_t first_element);
+
+/// True if the kernel runs element-wise ops before it quantizes by this spec: e2m1, rne or sr32, and e4m3, rne.
+bool tiles_run_programs(const QuantSpec& spec);
+
+/// True if the kernel walks matrices of this many rows so that panels of sums are whole tiles, and columns in fours.
+bool tiles_sum(int64_t matrices, int64_t rows, int64_t cols);
+
+/// True if the kernel takes other inputs of this many elements: as many as the tensor, or one row.
+bool tiles_take_operand(int64_t count, int64_t elements, int64_t cols);
+
+void run_tiles(const TileWork& work, Context& context);
+
+}  // namespace fp4sim::gpu
