@@ -89,8 +89,8 @@ __device__ void multiply_terms(const ProductMemory<Plan>& memory, Turn<Plan>& tu
 }
 
 __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::kThreads, 1)
-    digits_kernel(const __grid_constant__ WidePair pair, const __grid_constant__ TileGrid grid,
-                  const __grid_constant__ DigitSums sums, const __grid_constant__ Epilogue epilogue) {
+    digit_product_kernel(const __grid_constant__ WidePair pair, const __grid_constant__ TileGrid grid,
+                         const __grid_constant__ DigitSums sums, const __grid_constant__ Epilogue epilogue) {
   const ProductMemory<Plan> memory(dynamic_shared());
   const TileFilter filter({{}, {}, Tiles::all}, memory.bands);
   const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
@@ -178,7 +178,7 @@ void choose_parts(TileGrid& grid, int64_t clusters) {
 void multiply_digits(const DigitPair& pair, const ProductShape& shape, int exponent, const Epilogue& epilogue, float* y,
                      Context& context) {
   FP4SIM_CUDA_CALL(
-      cudaFuncSetAttribute(digits_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes));
+      cudaFuncSetAttribute(digit_product_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes));
   TileGrid grid{shape.matrices,
                 shape.m,
                 shape.n,
@@ -194,8 +194,8 @@ void multiply_digits(const DigitPair& pair, const ProductShape& shape, int expon
   DigitSums sums{pair.terms, pair.k_slices, pow2_f32(exponent), nullptr, ceil_div(shape.n, kWidth) * kWidth};
   if (grid.split) sums.partial = context.scratch<uint64_t>(grid.parts() * shape.matrices * shape.m * sums.pitch);
   const int64_t blocks = std::min(grid.tiles(), clusters) * Plan::kCluster;
-  context.launch(digits_kernel, Context::per_block(blocks, Plan::kThreads, Plan::kSharedBytes), pair.wide, grid, sums,
-                 epilogue);
+  context.launch(digit_product_kernel, Context::per_block(blocks, Plan::kThreads, Plan::kSharedBytes), pair.wide, grid,
+                 sums, epilogue);
   if (grid.split)
     context.launch(add_totals, context.per_item(shape.matrices * shape.m * sums.pitch / kWidth), grid, sums, epilogue);
 }
