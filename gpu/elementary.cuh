@@ -88,6 +88,18 @@ FP4SIM_HD float exp_f32(float x) {
   }
   return static_cast<float>(exp64(static_cast<double>(x)));
 }
+/// exp_f32 of N numbers in place: the quick way of all of them at once if every one rounds surely.
+template <int N>
+FP4SIM_HD void exp_f32_of(float (&x)[N]) {
+  float quick[N];
+  bool sure = true;
+  for (int i = 0; i < N; ++i) {
+    const double e = quick_exp(static_cast<double>(x[i]));
+    quick[i] = static_cast<float>(e);
+    sure &= (x[i] >= -87.0f) & (x[i] <= 88.0f) & rounds_alike(e, 0);
+  }
+  for (int i = 0; i < N; ++i) x[i] = sure ? quick[i] : exp_f32(x[i]);
+}
 FP4SIM_HD float log_f32(float x) { return static_cast<float>(log64(static_cast<double>(x))); }
 
 }  // namespace fp4sim::gpu

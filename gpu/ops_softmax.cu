@@ -8,6 +8,8 @@
 namespace fp4sim::gpu::ops {
 namespace {
 
+constexpr int kBatch = 2;  // elements of a lane whose conditions are one branch
+
 /// exp(get(i) − mx) of a row's elements, kept until their sum is known, which every lane gets.
 template <class Get>
 __device__ float keep_exponentials(const LongRow& row, float* kept, float mx, const Get& get) {
@@ -20,7 +22,16 @@ __device__ float keep_exponentials(const LongRow& row, float* kept, float mx, co
 template <int kPer, class Get>
 __device__ float keep_exponentials(const HeldRow<kPer>& row, typename HeldRow<kPer>::Values& kept, float mx,
                                    const Get& get) {
-  row.each([&](int k) { kept[k] = exp_f32(get(k) - mx); });
+#pragma unroll
+  for (int k = 0; k < kPer; k += kBatch) {
+    if (!row.begins(k)) continue;
+    float e[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) e[i] = row.exists(k + i) ? get(k + i) - mx : 0.0f;
+    exp_f32_of(e);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) kept[k + i] = e[i];
+  }
   return row.sum([&](float acc, int k) { return acc + kept[k]; });
 }
 
@@ -31,10 +42,28 @@ __device__ typename HeldRow<kPer>::Values exponentials_of(const HeldRow<kPer>&, 
   return {};
 }
 
-/// Elements n and up of a row of `size` are +0.
-__device__ inline void mask_row(float* y, int64_t n, int64_t size) {
-  const int64_t from = n / kWarp * kWarp + lane_index();
-  for (int64_t j = from < n ? from + kWarp : from; j < size; j += kWarp) y[j] = 0.0f;
+/// The sum of exp(get(i) − mx).
+template <class Get>
+__device__ float sum_exponentials(const LongRow& row, float mx, const Get& get) {
+  return row.sum([&](float acc, int64_t i) { return acc + exp_f32(get(i) - mx); });
+}
+template <int kPer, class Get>
+__device__ float sum_exponentials(const HeldRow<kPer>& row, float mx, const Get& get) {
+  typename HeldRow<kPer>::Values kept = {};
+  return keep_exponentials(row, kept, mx, get);
+}
+
+/// y[i] = get(i) for the elements of a row, +0 behind its end as far as `size`.
+template <class Get>
+__device__ void store_masked(const LongRow& row, float* y, int64_t n, int64_t size, const Get& get) {
+  row.each([&](int64_t i) { y[i] = get(i); });
+  for (int64_t i = n + lane_index(); i < size; i += kWarp) y[i] = 0.0f;
+}
+template <int kPer, class Get>
+__device__ void store_masked(const HeldRow<kPer>& row, float* y, int64_t, int64_t size, const Get& get) {
+#pragma unroll
+  for (int k = 0; k < kPer; ++k)
+    if (row.at(k) < size) y[row.at(k)] = row.exists(k) ? get(k) : 0.0f;
 }
 
 /// e/sum for exponentials and their sum, which is at least 1 or NaN: where e is not tiny, nothing of the divisor's
@@ -42,9 +71,36 @@ __device__ inline void mask_row(float* y, int64_t n, int64_t size) {
 class Share {
  public:
   __device__ explicit Share(float sum) : sum_(sum), divisor_(sum) {}
-  __device__ float operator()(float e) const { return e >= 0x1p-60f ? divisor_.quotient_of(e) : e / sum_; }
+  __device__ float operator()(float e) const { return quick(e) ? divisor_.quick_quotient(e) : e / sum_; }
+
+  /// The shares of a row's exponentials: operator[](i) is that of element i.
+  struct Long {
+    const Share* share;
+    const float* e;
+    __device__ float operator[](int64_t i) const { return (*share)(e[i]); }
+  };
+  __device__ Long of(const LongRow&, const float* e) const { return {this, e}; }
+  template <int kPer>
+  __device__ auto of(const HeldRow<kPer>& row, const typename HeldRow<kPer>::Values& e) const {
+    typename HeldRow<kPer>::Values shares = {};
+#pragma unroll
+    for (int k = 0; k < kPer; k += kBatch) {
+      if (!row.begins(k)) continue;
+      bool all_quick = true;
+#pragma unroll
+      for (int i = k; i < k + kBatch; ++i) {
+        shares[i] = divisor_.quick_quotient(e[i]);
+        all_quick &= quick(e[i]) | !row.exists(i);
+      }
+#pragma unroll
+      for (int i = k; i < k + kBatch; ++i) shares[i] = all_quick ? shares[i] : e[i] / sum_;
+    }
+    return shares;
+  }
 
  private:
+  __device__ bool quick(float e) const { return divisor_.quick() & (e >= 0x1p-60f); }
+
   float sum_;
   Divisor divisor_;
 };
@@ -58,12 +114,12 @@ __global__ void __launch_bounds__(kRowThreads)
   const Row row(n);
   const auto z = row.values(zs + index * size);
   float* p = ps + index * size;
-  mask_row(p, n, size);
   const auto get = [&](auto i) { return z[i] * scale; };
   const float mx = row.max(get);
   auto e = exponentials_of(row, p);
   const Share share(keep_exponentials(row, e, mx, get));
-  row.each([&](auto i) { p[row.at(i)] = share(e[i]); });
+  const auto shares = share.of(row, e);
+  store_masked(row, p, n, size, [&](auto i) { return shares[i]; });
 }
 
 template <class Row>
@@ -75,9 +131,8 @@ __global__ void __launch_bounds__(kRowThreads)
   const Row row(n);
   const auto dp = row.values(dps + index * size), p = row.values(ps + index * size);
   float* dz = dzs + index * size;
-  mask_row(dz, n, size);
   const float t = row.sum([&](float acc, auto i) { return fma32(dp[i], p[i], acc); });
-  row.each([&](auto i) { dz[row.at(i)] = (p[i] * (dp[i] - t)) * scale; });
+  store_masked(row, dz, n, size, [&](auto i) { return (p[i] * (dp[i] - t)) * scale; });
 }
 
 /// The loader has validated the targets; another one gives NaN.
@@ -89,8 +144,9 @@ __global__ void __launch_bounds__(kRowThreads)
   const Row row(classes);
   const float* memory = logits + index * classes;
   const auto z = row.values(memory);
-  const float mx = row.max([&](auto i) { return z[i]; });
-  const float sum = row.sum([&](float acc, auto i) { return acc + exp_f32(z[i] - mx); });
+  const auto get = [&](auto i) { return z[i]; };
+  const float mx = row.max(get);
+  const float sum = sum_exponentials(row, mx, get);
   const int64_t target = targets[index];
   if (lane_index() != 0) return;
   losses[index] = target >= 0 && target < classes ? (mx + log_f32(sum)) - memory[target] : canonical_nan();
@@ -109,13 +165,11 @@ __global__ void __launch_bounds__(kRowThreads)
   const float mx = row.max(get);
   auto e = exponentials_of(row, dz);
   const Share share(keep_exponentials(row, e, mx, get));
+  const auto p = share.of(row, e);
   const float w = step->loss_scale / total_rows;
   const int64_t target = targets[index];
   const bool valid = target >= 0 && target < classes;
-  row.each([&](auto i) {
-    const float p = share(e[i]);
-    dz[row.at(i)] = valid ? (p - (row.at(i) == target ? 1.0f : 0.0f)) * w : canonical_nan();
-  });
+  row.each([&](auto i) { dz[row.at(i)] = valid ? (p[i] - (row.at(i) == target ? 1.0f : 0.0f)) * w : canonical_nan(); });
 }
 
 }  // namespace

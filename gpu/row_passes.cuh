@@ -84,12 +84,14 @@ class HeldRow {
   __device__ void each(const F& f) const {
 #pragma unroll
     for (int k = 0; k < kPer; ++k)
-      if (k * kWarp < n_ && exists(k)) f(k);
+      if (begins(k) && exists(k)) f(k);
   }
   static __device__ int at(int k) { return lane_index() + k * kWarp; }
+  /// Whether lane 0 has an element k, this lane.
+  __device__ bool begins(int k) const { return k * kWarp < n_; }
+  __device__ bool exists(int k) const { return at(k) < n_; }
 
  private:
-  __device__ bool exists(int k) const { return at(k) < n_; }
   int n_;
 };
 

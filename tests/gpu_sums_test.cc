@@ -1,5 +1,5 @@
-// Sums of the cuda backend in sizes where their kernels change shape: panels in rounds, narrow and wide tiles of
-// columns, rows of several chunks, more tensors than one launch takes. The results are those of scalar.
+// Sums and softmaxes of the cuda backend in sizes where their kernels change shape: panels in rounds, narrow and wide
+// tiles of columns, rows of several chunks, more tensors than one launch takes. The results are those of scalar.
 #include <bit>
 #include <cmath>
 #include <random>
@@ -115,6 +115,27 @@ TEST_F(GpuSums, norms_and_means_of_any_length_are_those_of_scalar) {
     for (int64_t i = 0; i < tensors; ++i) many.push_back(f32_value({i % 9 * 700}, drawn(i % 9 * 700, 7)));
     expect_bits_of_scalar(Op::norm, many, {}, std::to_string(tensors) + " tensors");
   }
+}
+
+TEST_F(GpuSums, softmaxes_of_rows_of_every_length_and_spread_are_those_of_scalar) {
+  for (const int64_t size : {1, 31, 33, 64, 129, 256, 300, 511, 1025})
+    for (const float spread : {1e-3f, 4.0f, 90.0f, 1e4f}) {
+      const int64_t matrices = size < 300 ? 3 : 1, rows = matrices * size, n = rows * size;
+      std::vector<float> z = drawn(n, 1, size > 100 ? 6 : 0);
+      for (float& v : z) v = v * spread;
+      const std::string what = std::to_string(size) + " of spread " + std::to_string(spread);
+      const HostValue square = f32_value({matrices, size, size}, z), flat = f32_value({rows, size}, z);
+      expect_bits_of_scalar(Op::causal_softmax, {square}, {{"scale", 0.7}}, what);
+      expect_bits_of_scalar(Op::causal_softmax_grad, {square, f32_value({matrices, size, size}, drawn(n, 2))},
+                            {{"scale", 0.7}}, what);
+      std::vector<int32_t> targets(static_cast<size_t>(rows));
+      for (size_t t = 0; t < targets.size(); ++t) targets[t] = static_cast<int32_t>(t % static_cast<size_t>(size));
+      expect_bits_of_scalar(Op::cross_entropy, {flat, i32_value({rows}, targets)}, {}, what);
+      StepInfo step;
+      step.loss_scale = 8;
+      expect_bits_of_scalar(Op::cross_entropy_grad, {flat, i32_value({rows}, targets), step_value(step)},
+                            {{"total_rows", rows}}, what);
+    }
 }
 
 }  // namespace
