@@ -1,12 +1,6 @@
 // The readers of one matrix that quantize it or sum its columns, behind element-wise ops or not: they become one step,
 // and every byte of their results is scalar's.
-#include <bit>
-#include <random>
-
-#include "gpu/schedule.h"
-#include "pch.h"
-#include "reference/scalar/backend.h"
-#include "tests/gpu_device.h"
+#include "tests/gpu_plans.h"
 
 namespace fp4sim::test {
 namespace {
@@ -172,6 +166,46 @@ TEST_F(GpuTiles, every_format_that_they_take_gives_the_bytes_of_scalar) {
       if (!runs) c.steps = 2;
       expect_bytes_of_scalar(c, spec);
     }
+}
+
+/// Element-wise nodes whose values are quantized and summed here and there; their memory is used again and again.
+Builder random_readers(uint64_t seed) {
+  Builder b(seed);
+  auto& random = b.random();
+  const auto below = [&random](size_t n) { return static_cast<size_t>(random() % n); };
+  const int64_t rows = static_cast<int64_t>(1 + below(80)), width = 32 * static_cast<int64_t>(1 + below(2));
+  std::vector<ValueId> values = {b.parameter({rows, width}), b.parameter({rows, width})};
+  const ValueId bias = b.parameter({width});
+  const auto any = [&] { return values[values.size() - 1 - std::min(below(values.size()), below(values.size()))]; };
+  for (int i = 0; i < 20; ++i) {
+    const ValueId x = any();
+    switch (below(5)) {
+      case 0: values.push_back(b.node(Op::add, {x, below(2) == 0 ? bias : any()})); break;
+      case 1: values.push_back(b.node(Op::mul, {x, any()})); break;
+      case 2: values.push_back(b.node(Op::gelu, {x})); break;
+      case 3: values.push_back(b.node(Op::gelu_grad, {x, any()})); break;
+      default: {
+        const char* const spec = below(4) == 0 ? "nvfp4" : "mxfp4";
+        std::vector<ValueId> packed;
+        for (const char* axis : {"last", "first"})
+          if (below(3) != 0) packed.push_back(b.node(Op::quantize, {x}, {{"spec", spec}, {"axis", axis}}));
+        if (below(2) == 0) b.graph().results.push_back(b.node(Op::column_sum, {x}, {{"columns", width}}));
+        for (const ValueId q : packed) values.push_back(b.node(Op::dequantize, {q}));
+      }
+    }
+  }
+  b.graph().results.push_back(values.back());
+  return b;
+}
+
+TEST_F(GpuPlans, random_readers_of_matrices_give_the_bits_of_scalar) {
+  size_t tiles = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const Builder b = random_readers(seed);
+    for (const std::string& step : b.steps()) tiles += step.starts_with("tiles") ? 1 : 0;
+    expect_bits_of_scalar(b, "seed " + std::to_string(seed));
+  }
+  EXPECT_GT(tiles, 60u) << "hardly anything joins";
 }
 
 }  // namespace
