@@ -104,22 +104,22 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
   }
   synchronize_cluster();
   __syncthreads();
-  Turn<Plan> turn;
   if (group < 0) {
     release_registers<Plan::kCopyRegisters>();
-    if (threadIdx.x == 0)
-      each_tile<Plan>(grid, filter, [&](const Tile& tile) { copy_slices(memory, turn, pair, tile, rank); });
+    if (threadIdx.x == 0) copy_tiles(memory, pair, grid, filter, rank);
   } else {
     take_registers<Plan::kRegisters>();
-    each_tile<Plan>(grid, filter, [&](const Tile& tile) {
+    Turn<Plan> turn;
+    each_tile(memory, turn, [&](const Tile& tile) {
       uint64_t total[Plan::kOwn];
       multiply_terms(memory, turn, sums, grid, tile, pair.a.slices, group, total);
       const LanePlace lane =
           LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
       if (grid.split) return store_totals(total, sums, grid, tile, lane);
+      const ColumnFactors<Plan> columns(grid, epilogue, tile);
       free_staging<Plan>(group);
-      store_outputs<Plan>([&](int i) { return sums.rounded(total[i]); }, grid, tile, lane,
-                          memory.staging + group * 64 * Plan::kPitch, group);
+      finish_tile<Plan>({grid, epilogue, tile, lane, columns, 0, group, memory.own(group)},
+                        [&](int i) { return sums.rounded(total[i]); });
     });
     finish_stores();
   }

@@ -46,7 +46,8 @@ template <class Plan>
 struct ProductMemory {
   uint8_t* a;      // [stage][row][128]
   uint8_t* b;      // [stage][column][128]
-  float* staging;  // [row][kPitch]; while panels are added [warpgroup][output / 4][thread][4]
+  float* staging;  // [row][kPitch]; while panels are added [warpgroup][output / 4][thread][4]; or [warpgroup] factors
+  Tile* tiles;     // [stage]: the tile whose first slice is there
   Barrier* full;   // [stage]
   Barrier* empty;  // [stage]
   float* bands;    // of the TileFilter
@@ -56,9 +57,15 @@ struct ProductMemory {
     a = first;
     b = a + Plan::kStages * Plan::kABytes;
     staging = reinterpret_cast<float*>(b + Plan::kStages * Plan::kBBytes);
-    full = reinterpret_cast<Barrier*>(reinterpret_cast<uint8_t*>(staging) + Plan::kStagingBytes);
+    uint8_t* control = reinterpret_cast<uint8_t*>(staging) + Plan::kStagingBytes + Plan::kFactorBytes;
+    tiles = reinterpret_cast<Tile*>(control);
+    full = reinterpret_cast<Barrier*>(tiles + Plan::kStages);
     empty = full + Plan::kStages;
     bands = reinterpret_cast<float*>(empty + Plan::kStages);
+  }
+  /// What a warpgroup has for itself.
+  __device__ float* own(int group) const {
+    return staging + group * (Plan::kStaged ? 64 * Plan::kPitch : 2 * Plan::kCols);
   }
 };
 
@@ -76,17 +83,14 @@ struct Turn {
 template <class Plan>
 constexpr int64_t kSlicesOfPanel = kPanel / Plan::Rule::kSliceK;
 
-/// Calls work(tile) for the tiles of this block's cluster.
-template <class Plan, class Work>
-__device__ void each_tile(const TileGrid& grid, const TileFilter& filter, const Work& work) {
-  constexpr int kRows = Plan::kRows * Plan::kCluster;
-  for (int64_t item = blockIdx.x / Plan::kCluster; item < grid.tiles(); item += gridDim.x / Plan::kCluster) {
-    const Tile tile = tile_at(grid, item, kRows, Plan::kCols);
-    if (filter.takes(tile, kRows, Plan::kCols)) work(tile);
-  }
+/// The slices of a tile.
+template <class Plan>
+__device__ int slices_of(const Tile& tile, int64_t slices) {
+  const int64_t first = tile.first_panel * kSlicesOfPanel<Plan>, end = tile.last_panel * kSlicesOfPanel<Plan>;
+  return static_cast<int>(least(end, slices) - first);
 }
 
-/// Brings the slices of a tile.
+/// Brings the slices of a tile, and the tile itself before the first.
 template <class Plan>
 __device__ void copy_slices(const ProductMemory<Plan>& memory, Turn<Plan>& turn, const WidePair& pair, const Tile& tile,
                             uint32_t rank) {
@@ -98,29 +102,49 @@ __device__ void copy_slices(const ProductMemory<Plan>& memory, Turn<Plan>& turn,
   };
   const uint32_t a_bytes = bytes(a.rows - row, Plan::kRows), all_b = bytes(b.rows - tile.first_col, Plan::kCols);
   const uint32_t b_bytes = bytes(b.rows - col, kShare);
-  const int64_t end = least(tile.last_panel * kSlicesOfPanel<Plan>, a.slices);
-  for (int64_t slice = tile.first_panel * kSlicesOfPanel<Plan>; slice < end; ++slice, turn.next()) {
+  const int64_t first = tile.first_panel * kSlicesOfPanel<Plan>;
+  const uint8_t *from_a = a.at(tile.matrix, first, row), *from_b = b.at(tile.matrix, first, col);
+  const int count = slices_of<Plan>(tile, a.slices);
+#pragma unroll 1
+  for (int i = 0; i < count; ++i, turn.next()) {
     Barrier& full = memory.full[turn.stage];
     memory.empty[turn.stage].wait(turn.parity ^ 1);
+    if (i == 0) memory.tiles[turn.stage] = tile;
     full.arrive_expecting(a_bytes + all_b);
-    if (a_bytes != 0) copy_bulk(memory.a + turn.stage * Plan::kABytes, a.at(tile.matrix, slice, row), a_bytes, full);
-    if (b_bytes == 0) continue;
-    uint8_t* to = memory.b + turn.stage * Plan::kBBytes + rank * kShare * kSliceBytes;
-    if constexpr (Plan::kCluster == 1) {
-      copy_bulk(to, b.at(tile.matrix, slice, col), b_bytes, full);
-    } else {
-      copy_bulk_to((1 << Plan::kCluster) - 1, to, b.at(tile.matrix, slice, col), b_bytes, full);
+    if (a_bytes != 0) copy_bulk(memory.a + turn.stage * Plan::kABytes, from_a, a_bytes, full);
+    if (b_bytes != 0) {
+      uint8_t* to = memory.b + turn.stage * Plan::kBBytes + rank * kShare * kSliceBytes;
+      if constexpr (Plan::kCluster == 1) {
+        copy_bulk(to, from_b, b_bytes, full);
+      } else {
+        copy_bulk_to((1 << Plan::kCluster) - 1, to, from_b, b_bytes, full);
+      }
     }
+    from_a += a.rows * kSliceBytes, from_b += b.rows * kSliceBytes;
   }
+}
+
+/// Brings the slices of all tiles of this block's cluster, then one without panels: the end.
+template <class Plan>
+__device__ void copy_tiles(const ProductMemory<Plan>& memory, const WidePair& pair, const TileGrid& grid,
+                           const TileFilter& filter, uint32_t rank) {
+  constexpr int kRows = Plan::kRows * Plan::kCluster;
+  Turn<Plan> turn;
+  const auto tiles = static_cast<uint32_t>(grid.tiles());
+  for (uint32_t item = blockIdx.x / Plan::kCluster; item < tiles; item += gridDim.x / Plan::kCluster) {
+    const Tile tile = tile_at(grid, item, kRows, Plan::kCols);
+    if (filter.takes(tile, kRows, Plan::kCols)) copy_slices(memory, turn, pair, tile, rank);
+  }
+  memory.empty[turn.stage].wait(turn.parity ^ 1);
+  memory.tiles[turn.stage] = {};
+  memory.full[turn.stage].arrive_expecting(0);
 }
 
 /// Waits until the warpgroup's finished rows of the tile before have left its staging memory.
 template <class Plan>
 __device__ void free_staging(int group) {
-  if constexpr (Plan::kStaged) {
-    wait_stores();
-    synchronize_warpgroup(group);
-  }
+  if constexpr (Plan::kStaged) wait_stores();
+  synchronize_warpgroup(group);
 }
 
 /// Gives a stage back to the copying threads of all blocks of the cluster.
@@ -130,25 +154,37 @@ __device__ void release(const ProductMemory<Plan>& memory, int stage) {
   if (lane < Plan::kCluster) memory.empty[stage].arrive_at(lane);
 }
 
-/// What the warpgroups know of the tile that they multiply.
+/// What a warpgroup knows of the tile that it multiplies.
+template <class Plan>
 struct TileWork {
   const TileGrid& grid;
+  const Epilogue& epilogue;
   const Tile& tile;
   const LanePlace& lane;
-  int64_t slices;  // of all k
+  const ColumnFactors<Plan>& columns;
+  int slices;      // of the tile
   int group;       // number of the warpgroup
+  float* staging;  // its own
 };
+
+/// Finishes and writes a tile's outputs. Nobody uses the staging memory.
+template <class Plan, class Value>
+__device__ void finish_tile(const TileWork<Plan>& w, const Value& value) {
+  w.columns.publish(w.staging);
+  synchronize_warpgroup(w.group);
+  store_outputs<Plan>(value, w.grid, w.epilogue, w.tile, w.lane, w.staging, w.group);
+}
 
 /// All k of a tile in one sum of integers, whose unit is `unit`.
 template <class Plan>
-__device__ void multiply_vectors(const ProductMemory<Plan>& memory, Turn<Plan>& turn, const TileWork& w, float unit) {
+__device__ void multiply_vectors(const ProductMemory<Plan>& memory, Turn<Plan>& turn, const TileWork<Plan>& w,
+                                 float unit) {
   int sum[Plan::kOwn];
 #pragma unroll
   for (int& s : sum) s = 0;
-  const int64_t end = least(w.tile.last_panel * kSlicesOfPanel<Plan>, w.slices);
   int held = -1;  // the stage of the slice before, which is still being read
 #pragma unroll 1
-  for (int64_t slice = w.tile.first_panel * kSlicesOfPanel<Plan>; slice < end; ++slice, turn.next()) {
+  for (int slice = 0; slice < w.slices; ++slice, turn.next()) {
     const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + w.group * 64 * kSliceBytes);
     const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
     memory.full[turn.stage].wait(turn.parity);
@@ -165,15 +201,13 @@ __device__ void multiply_vectors(const ProductMemory<Plan>& memory, Turn<Plan>& 
   pin(sum);
   release(memory, held);
   free_staging<Plan>(w.group);
-  store_outputs<Plan>([&](int i) { return static_cast<float>(sum[i]) * unit; }, w.grid, w.tile, w.lane,
-                      memory.staging + w.group * 64 * Plan::kPitch, w.group);
+  finish_tile(w, [&](int i) { return static_cast<float>(sum[i]) * unit; });
 }
 
 /// Blocks, each a step of the instructions, in panels of 1024.
 template <class Plan>
-__device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& turn, const TileWork& w) {
-  float* staging = memory.staging + w.group * 64 * Plan::kPitch;
-  float4* totals = reinterpret_cast<float4*>(staging) + threadIdx.x % kWarpgroup;
+__device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& turn, const TileWork<Plan>& w) {
+  float4* totals = reinterpret_cast<float4*>(w.staging) + threadIdx.x % kWarpgroup;
   constexpr int kHalf = Plan::kOwn / 2;
   constexpr uint64_t kOtherHalf = descriptor_step(Plan::kCols / 2 * kSliceBytes);  // of the columns
   float sum[Plan::kOwn], left[kHalf], right[kHalf];
@@ -184,13 +218,14 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
     Plan::Rule::multiply(dot, da, db);
     commit_products();
   };
+  constexpr int kPanelSlices = static_cast<int>(kSlicesOfPanel<Plan>);
 #pragma unroll 1
-  for (int64_t panel = w.tile.first_panel; panel < w.tile.last_panel; ++panel) {
+  for (int first = 0; first < w.slices; first += kPanelSlices) {
 #pragma unroll
     for (float& s : sum) s = 0.0f;
-    const int64_t first = panel * kSlicesOfPanel<Plan>, end = least(first + kSlicesOfPanel<Plan>, w.slices);
+    const int end = min(first + kPanelSlices, w.slices);
 #pragma unroll 1
-    for (int64_t slice = first; slice < end; ++slice, turn.next()) {
+    for (int slice = first; slice < end; ++slice, turn.next()) {
       const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + w.group * 64 * kSliceBytes);
       const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
       memory.full[turn.stage].wait(turn.parity);
@@ -216,12 +251,12 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
         if (step < Plan::kSteps) start(right, a_next, b_next + kOtherHalf);
       }
     }
-    if (panel == w.tile.first_panel) free_staging<Plan>(w.group);
-    if (w.tile.last_panel - w.tile.first_panel == 1) break;
+    if (first == 0) free_staging<Plan>(w.group);
+    if (w.slices <= kPanelSlices) break;
 #pragma unroll
     for (int q = 0; q < Plan::kOwn / 4; ++q) {
       float4 t = make_float4(sum[4 * q], sum[4 * q + 1], sum[4 * q + 2], sum[4 * q + 3]);
-      if (panel > w.tile.first_panel) {
+      if (first > 0) {
         const float4 before = totals[q * kWarpgroup];
         t = make_float4(before.x + t.x, before.y + t.y, before.z + t.z, before.w + t.w);
       }
@@ -229,8 +264,19 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
       sum[4 * q] = t.x, sum[4 * q + 1] = t.y, sum[4 * q + 2] = t.z, sum[4 * q + 3] = t.w;
     }
   }
-  synchronize_warpgroup(w.group);
-  store_outputs<Plan>([&](int i) { return sum[i]; }, w.grid, w.tile, w.lane, staging, w.group);
+  if (w.slices > kPanelSlices) synchronize_warpgroup(w.group);
+  finish_tile(w, [&](int i) { return sum[i]; });
+}
+
+/// Calls work(tile) for the tiles as they come.
+template <class Plan, class Work>
+__device__ void each_tile(const ProductMemory<Plan>& memory, const Turn<Plan>& turn, const Work& work) {
+  for (;;) {
+    memory.full[turn.stage].wait(turn.parity);
+    const Tile tile = memory.tiles[turn.stage];
+    if (tile.last_panel == 0) return;
+    work(tile);
+  }
 }
 
 /// Writes which pairs of bands are certified: [matrix][band of a][band of b].
@@ -267,17 +313,18 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
   }
   if constexpr (Plan::kCluster > 1) synchronize_cluster();
   __syncthreads();
-  Turn<Plan> turn;
   if (group < 0) {
     release_registers<Plan::kCopyRegisters>();
-    if (threadIdx.x == 0)
-      each_tile<Plan>(grid, filter, [&](const Tile& tile) { copy_slices(memory, turn, pair, tile, rank); });
+    if (threadIdx.x == 0) copy_tiles(memory, pair, grid, filter, rank);
   } else {
     take_registers<Plan::kRegisters>();
-    each_tile<Plan>(grid, filter, [&](const Tile& tile) {
-      const int64_t first_row = tile.first_row + rank * Plan::kRows + group * 64;
-      const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, first_row);
-      const TileWork work{grid, tile, lane, pair.a.slices, group};
+    Turn<Plan> turn;
+    each_tile(memory, turn, [&](const Tile& tile) {
+      const LanePlace lane =
+          LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
+      const ColumnFactors<Plan> columns(grid, epilogue, tile);
+      const int slices = slices_of<Plan>(tile, pair.a.slices);
+      const TileWork<Plan> work{grid, epilogue, tile, lane, columns, slices, group, memory.own(group)};
       if constexpr (Plan::Rule::kBlocks) {
         multiply_blocks(memory, turn, work);
       } else {

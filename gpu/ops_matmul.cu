@@ -1,4 +1,6 @@
-// matmul (numerics.md §7): which rule a product follows from the specs of its operands, and which kernel computes it.
+// matmul (numerics.md §7): which rule a product follows from the specs of its operands, and which kernel computes it;
+// and what its kernels do besides: the sum with a bias, the permute behind it.
+#include "gpu/fusions.h"
 #include "gpu/matmul_chains.h"
 #include "gpu/matmul_digits.h"
 #include "gpu/matmul_direct.h"
@@ -8,6 +10,7 @@
 #include "gpu/matmul_wgmma.h"
 #include "gpu/operand.h"
 #include "gpu/ops.h"
+#include "gpu/permutation.h"
 #include "reference/contract/quant_spec.h"
 
 namespace fp4sim::gpu {
@@ -15,31 +18,54 @@ namespace {
 
 constexpr int kExactBits = 53;  // the budget of exact dots
 
+Axis axis_of(const NodeCall& product, const char* attr) { return parse_axis(product.node.attrs.text(attr)); }
+
+/// (matrices, m, n) and k.
+ProductShape shape_of(const NodeCall& product) {
+  const Operand a = operand_shape(product.in[0], axis_of(product, "a_axis"));
+  const Operand b = operand_shape(product.in[1], axis_of(product, "b_axis"));
+  return {a.matrices, a.rows, b.rows, a.k};
+}
+
+/// What becomes of a finished product: where it goes, and what is done on the way.
+struct Finish {
+  float* y;
+  const float* bias = nullptr;
+  OutputPlaces places = {};
+  Known known = {};
+};
+
 /// One product: operands, axes and rules. Every member function puts one kind of product on the stream.
 class Product {
  public:
-  Product(const NodeCall& call, Context& context)
+  Product(const NodeCall& call, const Finish& finish, Context& context)
       : a_(call.in[0]),
         b_(call.in[1]),
-        axis_a_(parse_axis(call.node.attrs.text("a_axis"))),
-        axis_b_(parse_axis(call.node.attrs.text("b_axis"))),
-        y_(out_data<float>(call)),
+        axis_a_(axis_of(call, "a_axis")),
+        axis_b_(axis_of(call, "b_axis")),
+        shape_(shape_of(call)),
+        finish_(finish),
+        y_(finish.y),
         count_(count_out(call)),
         context_(context) {}
 
   void run() {
     if (count_ == 0) return;
-    if (k() == 0) return context_.zero(y_, 4 * count_);
+    if (shape_.k == 0) return context_.zero(y_, 4 * count_);
     if (packed(a_) && packed(b_)) {
       const int64_t block = contraction_block(spec(a_));
       if (block != 0 && block == contraction_block(spec(b_))) return blocks(block);
       if (scaled_by_vector(spec(a_)) && scaled_by_vector(spec(b_))) return vectors();
     }
-    const Epilogue epilogue{{}, {}, nullptr, nullptr, sr34_factor()};
+    const Epilogue epilogue = scaled_epilogue(nullptr, nullptr);
     if (holds_bf16(a_) && holds_bf16(b_))
       return matmul_panels(bf16_operand(a_, axis_a_), bf16_operand(b_, axis_b_), epilogue, y_, context_);
     const Operand a = decoded_operand(a_, axis_a_, context_), b = decoded_operand(b_, axis_b_, context_);
-    matmul_panels(a, b, epilogue, y_, context_);
+    const bool lower = finish_.known.a_lower;
+    matmul_panels(a, b, epilogue, y_, context_,
+                  {.a_lower = lower && axis_a_ == Axis::last,
+                   .a_upper = lower && axis_a_ == Axis::first,
+                   .upper_unread = finish_.known.upper_unread});
   }
 
  private:
@@ -50,10 +76,6 @@ class Product {
   }
   static const float* tensor_scale(const Tensor& t) {
     return has_tensor_scale(spec(t)) ? reinterpret_cast<const float*>(device_data(t.parts[2])) : nullptr;
-  }
-  int64_t k() const {
-    const MatrixView m = matrix_view(a_.type.shape);
-    return axis_a_ == Axis::last ? m.cols : m.rows;
   }
 
   /// fl(16/9) if both operands have sr34, fl(4/3) if one, else 1 (§6).
@@ -69,7 +91,10 @@ class Product {
     return significand_span_bits(spec(a_).element) + significand_span_bits(spec(b_).element) + log2_n <= kExactBits;
   }
 
-  Epilogue scaled_epilogue() const { return {{}, {}, tensor_scale(a_), tensor_scale(b_), sr34_factor()}; }
+  Epilogue scaled_epilogue(const float* d_a, const float* d_b) const {
+    return {{}, {}, d_a, d_b, sr34_factor(), finish_.bias, finish_.places};
+  }
+  Epilogue scaled_epilogue() const { return scaled_epilogue(tensor_scale(a_), tensor_scale(b_)); }
 
   /// True where operands of 4-bit codes go through the warpgroup instructions, whose sums of products are exact.
   bool warpgroups() const {
@@ -87,18 +112,14 @@ class Product {
     const Operand o = operand_shape(t, axis);
     return {view_of(t), axis == Axis::last, o.matrices, o.rows, o.k};
   }
-  ProductShape shape() const {
-    const Operand a = operand_shape(a_, axis_a_), b = operand_shape(b_, axis_b_);
-    return {a.matrices, a.rows, b.rows, a.k};
-  }
   /// Exponent of a unit of the dots of integers.
   int unit_exponent() const { return min_step_exponent(spec(a_).element) + min_step_exponent(spec(b_).element); }
 
   /// The scales go into the operands where they fit; the device decides, and one of two kernels does nothing.
   void folded() {
     const NarrowOperand a = narrow(a_, axis_a_), b = narrow(b_, axis_b_);
-    const FoldedPair pair = fold_scales({&a, 1}, {&b, 1}, context_, context_.certifies_small() || !is_small(shape()));
-    multiply_folded(pair, shape(), scaled_epilogue(), y_, context_);
+    const FoldedPair pair = fold_scales({&a, 1}, {&b, 1}, context_, context_.certifies_small() || !is_small(shape_));
+    multiply_folded(pair, shape_, scaled_epilogue(), y_, context_);
     matmul_direct(a, b, pair.unfit, unit_exponent(), scaled_epilogue(), y_, context_);
   }
 
@@ -106,7 +127,7 @@ class Product {
     if (folds(spec(a_)) && folds(spec(b_)) && warpgroups()) return folded();
     if (fits_halves(spec(a_)) && fits_halves(spec(b_)) && warpgroups()) {
       const WidePair halves = widen_halves(narrow(a_, axis_a_), narrow(b_, axis_b_), context_);
-      return multiply_halves(halves, shape(), scaled_epilogue(), y_, context_);
+      return multiply_halves(halves, shape_, scaled_epilogue(), y_, context_);
     }
     const OperandScales scales_a = operand_scales(a_, axis_a_, block, context_);
     const OperandScales scales_b = operand_scales(b_, axis_b_, block, context_);
@@ -124,17 +145,17 @@ class Product {
     Epilogue epilogue = scaled_epilogue();
     epilogue.scales_a = operand_scales(a_, axis_a_, 0, context_);
     epilogue.scales_b = operand_scales(b_, axis_b_, 0, context_);
-    const bool int8_holds = int8_takes(spec(a_).element, spec(b_).element, k());
+    const bool int8_holds = int8_takes(spec(a_).element, spec(b_).element, shape_.k);
     if (int8_holds && warpgroups()) {
       const WidePair units = widen_units(narrow(a_, axis_a_), narrow(b_, axis_b_), context_);
       const int bits = significand_span_bits(spec(a_).element) + significand_span_bits(spec(b_).element);
-      return multiply_units(units, shape(), bits, unit_exponent(), epilogue, y_, context_);
+      return multiply_units(units, shape_, bits, unit_exponent(), epilogue, y_, context_);
     }
-    const bool exact = within_budget(k());
+    const bool exact = within_budget(shape_.k);
     if (exact && digits_take(spec(a_).element, spec(b_).element) && has_warpgroup_products()) {
       const DigitPair digits =
           widen_digits(narrow(a_, axis_a_), narrow(b_, axis_b_), epilogue.scales_a, epilogue.scales_b, context_);
-      return multiply_digits(digits, shape(), unit_exponent(), epilogue, y_, context_);
+      return multiply_digits(digits, shape_, unit_exponent(), epilogue, y_, context_);
     }
     if (int8_holds) return int8(0, {}, {}, epilogue);
     if (!exact && elements_lie_in_bytes(spec(a_)) && elements_lie_in_bytes(spec(b_)))
@@ -153,19 +174,66 @@ class Product {
   }
   void int8(int64_t block, const OperandScales& scales_a, const OperandScales& scales_b, const Epilogue& epilogue) {
     const UnitOperand units_a = unit_operand(a_, axis_a_, context_), units_b = unit_operand(b_, axis_b_, context_);
-    matmul_int8({units_a, scales_a}, {units_b, scales_b}, shape(), block, unit_exponent(), epilogue, y_, context_);
+    matmul_int8({units_a, scales_a}, {units_b, scales_b}, shape_, block, unit_exponent(), epilogue, y_, context_);
   }
 
   const Tensor& a_;
   const Tensor& b_;
   Axis axis_a_, axis_b_;
+  ProductShape shape_;
+  const Finish& finish_;
   float* y_;
   int64_t count_;
   Context& context_;
 };
 
+// ---- a product with what follows it: the sum with a bias of its columns, a permute ----
+
+bool starts_product(const NodeCall& first) {
+  return first.node.op == Op::matmul && count_out(first) > 0 && shape_of(first).k > 0;
+}
+
+std::optional<OutputPlaces> places_after(const NodeCall& product, const NodeCall& permute) {
+  const ProductShape s = shape_of(product);
+  return permuted_places(s.matrices, s.m, s.n, permutation_of(permute.node));
+}
+
+bool extends_product(const Chain& chain, const NodeCall& next) {
+  const NodeCall product = chain.nodes[0].call();
+  const BoundNode& last = chain.nodes.back();
+  if (next.node.op == Op::permute) return last.node->op != Op::permute && places_after(product, next).has_value();
+  return next.node.op == Op::add && chain.nodes.size() == 1 && next.node.inputs[0] == last.node->outputs[0] &&
+         count_in(next, 1) == shape_of(product).n;
+}
+
+/// Values on the way that others read too are stored by their own ops.
+bool complete_product(const Chain& chain) {
+  const auto end = chain.stored.end() - 1;
+  return std::find(chain.stored.begin(), end, true) == end && (chain.nodes.size() > 1 || chain.known != Known{});
+}
+
+Finish finish_of(const Chain& chain) {
+  Finish finish{.y = out_data<float>(chain.nodes.back().call()), .known = chain.known};
+  for (const BoundNode& node : chain.nodes) {
+    if (node.node->op == Op::add) finish.bias = in_data<float>(node.call(), 1);
+    if (node.node->op == Op::permute) finish.places = *places_after(chain.nodes[0].call(), node.call());
+  }
+  return finish;
+}
+
+void launch_products(std::span<const Chain> chains, Context& context) {
+  for (const Chain& chain : chains) Product(chain.nodes[0].call(), finish_of(chain), context).run();
+}
+
 }  // namespace
 
-void ops::matmul(const NodeCall& call, Context& context) { Product(call, context).run(); }
+void ops::matmul(const NodeCall& call, Context& context) { Product(call, {.y = out_data<float>(call)}, context).run(); }
+
+const Fusion kProduct{.name = "product",
+                      .in_place = false,
+                      .starts = starts_product,
+                      .extends = extends_product,
+                      .complete = complete_product,
+                      .launch = launch_products};
 
 }  // namespace fp4sim::gpu

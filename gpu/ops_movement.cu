@@ -1,10 +1,8 @@
 // Ops that move bits: permute, repeat_kv, concat, embedding; and repeat_kv's gradient.
-#include <cstdlib>
-
 #include "gpu/bits.cuh"
-#include "gpu/fusions.h"
 #include "gpu/map.cuh"
 #include "gpu/ops.h"
+#include "gpu/permutation.h"
 #include "reference/contract/error.h"
 
 namespace fp4sim::gpu::ops {
@@ -19,18 +17,9 @@ struct Axes {
   int64_t stride[kMaxAxes];
 };
 
-Shape parse_integers(const std::string& text) {
-  Shape list;
-  for (const char* at = text.c_str(); *at != 0;) {
-    char* end = nullptr;
-    list.push_back(std::strtoll(at, &end, 10));
-    at = *end == ',' ? end + 1 : end;
-  }
-  return list;
-}
-
-/// The axes of a permutation of `view`, without those of size 1 and with neighbours that move together made one.
-Axes permuted_axes(const Shape& view, const Shape& perm) {
+/// The axes of a permutation, without those of size 1 and with neighbours that move together made one.
+Axes permuted_axes(const Permutation& permutation) {
+  const auto& [view, perm] = permutation;
   Shape strides(view.size(), 1);
   for (size_t i = view.size(); i-- > 1;) strides[i - 1] = strides[i] * view[i];
   Axes axes;
@@ -49,10 +38,6 @@ Axes permuted_axes(const Shape& view, const Shape& perm) {
   return axes;
 }
 
-Axes axes_of(const NodeCall& call) {
-  return permuted_axes(parse_integers(call.node.attrs.text("view")), parse_integers(call.node.attrs.text("perm")));
-}
-
 /// The axes in the integers that a kernel counts in.
 template <class Int>
 struct KernelAxes {
@@ -68,67 +53,42 @@ KernelAxes<Int> kernel_axes(const Axes& axes) {
   return k;
 }
 
-/// Bits as they are.
-struct Moved {
-  template <class T>
-  __device__ T operator()(T bits, int64_t) const {
-    return bits;
-  }
-};
-
-/// x[from] + b[from mod period] in units of one or four floats; period counts units.
-struct MovedSum {
-  const float* b;
-  int64_t period;
-  __device__ uint32_t operator()(uint32_t bits, int64_t from) const {
-    return bits_of(float_of(bits) + b[from - quotient(from, period) * period]);
-  }
-  __device__ uint4 operator()(uint4 bits, int64_t from) const {
-    const float4 f = reinterpret_cast<const float4*>(b)[from - quotient(from, period) * period];
-    return make_uint4(bits_of(float_of(bits.x) + f.x), bits_of(float_of(bits.y) + f.y), bits_of(float_of(bits.z) + f.z),
-                      bits_of(float_of(bits.w) + f.w));
-  }
-};
-
 constexpr int kMoves = 4;  // units of one thread
 
-/// y[i] = change(x[from], from), `from` the place of i in the source.
-template <class T, class Int, class Change>
-__global__ void permute_kernel(const T* x, T* y, Int n, KernelAxes<Int> axes, Change change) {
-  Int from[kMoves];
+/// y[i] = x[from], `from` the place of i in the source.
+template <class T, class Int>
+__global__ void permute_kernel(const T* x, T* y, Int n, KernelAxes<Int> axes) {
   T bits[kMoves];
   const Int first =
       static_cast<Int>(blockIdx.x) * static_cast<Int>(blockDim.x * kMoves) + static_cast<Int>(threadIdx.x);
 #pragma unroll
   for (int k = 0; k < kMoves; ++k) {
     const Int i = first + static_cast<Int>(k * blockDim.x);
-    Int rest = i;  // in mixed radix, the last axis first
-    from[k] = 0;
+    Int rest = i, from = 0;  // in mixed radix, the last axis first
     for (int axis = axes.count - 1; axis >= 0; --axis) {
       const Int outer = rest / axes.size[axis];
-      from[k] += (rest - outer * axes.size[axis]) * axes.stride[axis];
+      from += (rest - outer * axes.size[axis]) * axes.stride[axis];
       rest = outer;
     }
-    if (i < n) bits[k] = x[from[k]];
+    if (i < n) bits[k] = x[from];
   }
 #pragma unroll
   for (int k = 0; k < kMoves; ++k) {
     const Int i = first + static_cast<Int>(k * blockDim.x);
-    if (i < n) y[i] = change(bits[k], static_cast<int64_t>(from[k]));
+    if (i < n) y[i] = bits[k];
   }
 }
 
-template <class T, class Change>
-void move_units(Context& context, const void* x, void* y, const Axes& axes, int64_t bytes, Change change) {
+template <class T>
+void move_units(Context& context, const void* x, void* y, const Axes& axes, int64_t bytes) {
   const int64_t n = bytes / static_cast<int64_t>(sizeof(T));
   const Grid grid = context.per_item(ceil_div(n, kMoves));
   const auto* from = static_cast<const T*>(x);
   auto* to = static_cast<T*>(y);
   if (n < int64_t{1} << 31)
-    context.launch(permute_kernel<T, uint32_t, Change>, grid, from, to, static_cast<uint32_t>(n),
-                   kernel_axes<uint32_t>(axes), change);
+    context.launch(permute_kernel<T, uint32_t>, grid, from, to, static_cast<uint32_t>(n), kernel_axes<uint32_t>(axes));
   else
-    context.launch(permute_kernel<T, int64_t, Change>, grid, from, to, n, kernel_axes<int64_t>(axes), change);
+    context.launch(permute_kernel<T, int64_t>, grid, from, to, n, kernel_axes<int64_t>(axes));
 }
 
 /// Elements that lie side by side in source and result, in units of `bytes`: the innermost axis when its stride is 1.
@@ -195,40 +155,16 @@ void embed(const NodeCall& call, Context& context) {
                  out_data<T>(call), n, width, table[0]);
 }
 
-// ---- a sum that moves ----
-
-bool starts_sum(const NodeCall& first) {
-  return first.node.op == Op::add && first.in[0].type.dtype == DType::f32 && count_in(first, 0) > 0;
-}
-bool extends_sum(const Chain& chain, const NodeCall& next) {
-  return chain.nodes.size() == 1 && next.node.op == Op::permute;
-}
-/// A sum that others read too is stored by its own op.
-bool complete_move(const Chain& chain) { return chain.nodes.size() == 2 && !chain.stored[0]; }
-
-void launch_move(std::span<const Chain> chains, Context& context) {
-  const NodeCall sum = chains[0].nodes[0].call(), move = chains[0].nodes[1].call();
-  const Axes axes = axes_of(move);
-  const int64_t bytes = 4 * count_in(sum, 0), period = count_in(sum, 1);
-  const auto* x = in_data<std::byte>(sum, 0);
-  auto* y = out_data<std::byte>(move);
-  const float* b = in_data<float>(sum, 1);
-  if (moves_in_units(axes, 4) && period % 4 == 0)
-    return move_units<uint4>(context, x, y, in_units(axes, 4), bytes, MovedSum{b, period / 4});
-  move_units<uint32_t>(context, x, y, axes, bytes, MovedSum{b, period});
-}
-
 }  // namespace
 
 void permute(const NodeCall& call, Context& context) {
-  const Axes axes = axes_of(call);
+  const Axes axes = permuted_axes(permutation_of(call.node));
   const int64_t width = call.in[0].type.dtype == DType::bf16 ? 2 : 4, bytes = count_in(call, 0) * width;
   const auto* x = in_data<std::byte>(call, 0);
   auto* y = out_data<std::byte>(call);
-  if (moves_in_units(axes, 16 / width))
-    return move_units<uint4>(context, x, y, in_units(axes, 16 / width), bytes, Moved{});
-  if (width == 2) return move_units<uint16_t>(context, x, y, axes, bytes, Moved{});
-  move_units<uint32_t>(context, x, y, axes, bytes, Moved{});
+  if (moves_in_units(axes, 16 / width)) return move_units<uint4>(context, x, y, in_units(axes, 16 / width), bytes);
+  if (width == 2) return move_units<uint16_t>(context, x, y, axes, bytes);
+  move_units<uint32_t>(context, x, y, axes, bytes);
 }
 
 void repeat_kv(const NodeCall& call, Context& context) {
@@ -260,14 +196,3 @@ void embedding(const NodeCall& call, Context& context) {
 }
 
 }  // namespace fp4sim::gpu::ops
-
-namespace fp4sim::gpu {
-
-const Fusion kBiasAndPermute{.name = "sum and permute",
-                             .in_place = false,
-                             .starts = ops::starts_sum,
-                             .extends = ops::extends_sum,
-                             .complete = ops::complete_move,
-                             .launch = ops::launch_move};
-
-}  // namespace fp4sim::gpu

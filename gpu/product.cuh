@@ -33,7 +33,7 @@ struct OperandScales {
 
 /// Where the outputs of a product (matrices, m, n) lie in y: one after the other, or as a permute that follows wants
 /// them. Each of the three axes may be two axes of the permute: an outer one, and an inner one of so many values. The
-/// inner columns are neighbours, a multiple of 4 of them.
+/// inner columns are neighbours, a multiple of 4 of them. Indices are below 2^32.
 struct OutputPlaces {
   bool plain = true;
   uint32_t inner_matrices = 1, inner_rows = 1, inner_cols = 4;  // from here on only where not plain
@@ -51,8 +51,9 @@ struct OutputPlaces {
   FP4SIM_HD int64_t of_col(int64_t col) const { return plain ? col : split(col, inner_cols, outer_col, 1); }
 
  private:
-  FP4SIM_HD static int64_t split(int64_t i, uint32_t inner, int64_t outer_step, int64_t inner_step) {
-    const int64_t outer = quotient(i, inner);
+  FP4SIM_HD static int64_t split(int64_t index, uint32_t inner, int64_t outer_step, int64_t inner_step) {
+    const auto i = static_cast<uint32_t>(index);
+    const uint32_t outer = i / inner;
     return outer * outer_step + (i - outer * inner) * inner_step;
   }
 };
@@ -91,6 +92,7 @@ struct TileGrid {
   int64_t part_panels = 1;  // more than one only where no sum is rounded, so that the panels may be joined
 
   FP4SIM_HD int64_t parts() const { return split ? quotient(panels + part_panels - 1, part_panels) : 1; }
+  /// Below 2^31: no memory holds more.
   FP4SIM_HD int64_t tiles() const { return matrices * tiles_m * tiles_n * parts(); }
   /// Where an output lies in y.
   FP4SIM_HD int64_t place(const OutputPlaces& p, int64_t matrix, int64_t i, int64_t j) const {
@@ -105,18 +107,25 @@ struct Tile {
   int64_t part;
 };
 
-constexpr int64_t kTileGroup = 8;  // rows of tiles that follow each other, so that they share columns in the cache
+constexpr uint32_t kTileGroup = 8;  // rows of tiles that follow each other, so that they share columns in the cache
 
 /// Tile number `number` of a grid, of tile_m × tile_n outputs.
 FP4SIM_HD Tile tile_at(const TileGrid& g, int64_t number, int tile_m, int tile_n) {
-  const int64_t area = g.tiles_m * g.tiles_n, outer = quotient(number, area), inside = number - outer * area;
-  const int64_t part = quotient(outer, g.matrices), matrix = outer - part * g.matrices, panel = part * g.part_panels;
-  const int64_t group = quotient(inside, kTileGroup * g.tiles_n), first_m = group * kTileGroup;
-  const int64_t height = least(kTileGroup, g.tiles_m - first_m), in_group = inside - first_m * g.tiles_n;
-  const int64_t tile_col = quotient(in_group, height), tile_row = first_m + in_group - tile_col * height;
-  return {
-      matrix, tile_row * tile_m, tile_col * tile_n, panel, g.split ? least(panel + g.part_panels, g.panels) : g.panels,
-      part};
+  const auto tiles_m = static_cast<uint32_t>(g.tiles_m), tiles_n = static_cast<uint32_t>(g.tiles_n);
+  const auto matrices = static_cast<uint32_t>(g.matrices), n = static_cast<uint32_t>(number);
+  const uint32_t area = tiles_m * tiles_n, outer = n / area, inside = n - outer * area;
+  const uint32_t part = outer / matrices, matrix = outer - part * matrices;
+  const uint32_t first_m = inside / (kTileGroup * tiles_n) * kTileGroup;
+  const uint32_t height = tiles_m - first_m < kTileGroup ? tiles_m - first_m : kTileGroup;
+  const uint32_t in_group = inside - first_m * tiles_n, tile_col = in_group / height;
+  const uint32_t tile_row = first_m + in_group - tile_col * height;
+  const int64_t panel = part * g.part_panels;
+  return {matrix,
+          int64_t{tile_row} * tile_m,
+          int64_t{tile_col} * tile_n,
+          panel,
+          g.split ? least(panel + g.part_panels, g.panels) : g.panels,
+          part};
 }
 
 /// Stores one output of a panel. Panels of one tile are added in ascending order by the thread that owns the output;

@@ -18,112 +18,171 @@ struct ProductPlan {
   static constexpr int kSteps = kSliceBytes / 32;
   static constexpr int kABytes = kRows * kSliceBytes, kBBytes = cols * kSliceBytes;
   // Finished rows go through shared memory and leave by bulk copies while the next tile is computed; the same memory
-  // holds the panels so far. The pitch lays the eight rows of a store into different banks.
+  // holds the panels so far. The pitch lays the eight rows of a store into different banks; what it leaves free behind
+  // the rows holds the columns' factors.
   static constexpr bool kStaged = cols <= 192;
-  static constexpr int kPitch = cols + 8;
+  static constexpr int kGap = 8, kPitch = cols + kGap;
   static constexpr int kStagingBytes = kStaged ? kRows * kPitch * 4 : 0;
   static_assert(kStaged || !Rule::kBlocks);
-  static constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024;
-  static constexpr int kStages = (kSharedBytes - kStagingBytes - kAlignment - 256 - kBandBytes) / (kABytes + kBBytes);
-  static_assert(kStages >= 2 && kStages <= 15);
+  static constexpr int kFactorBytes = kStaged ? 0 : warpgroups * 2 * cols * 4;
+  static constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024, kMostStages = 15;
+  static constexpr int kControlBytes = kMostStages * (2 * sizeof(uint64_t) + sizeof(Tile)) + kBandBytes;
+  static constexpr int kStages =
+      (kSharedBytes - kStagingBytes - kFactorBytes - kAlignment - kControlBytes) / (kABytes + kBBytes);
+  static_assert(kStages >= 2 && kStages <= kMostStages);
   // The launch gives each thread the same registers; the copying warpgroup leaves most of its own to the others.
   static constexpr int kCopyRegisters = warpgroups == 2 ? 40 : 32, kRegisters = warpgroups == 2 ? 232 : 160;
 };
 
-/// What a lane multiplies its finished outputs by; 1 where there is no such factor, which changes no bit.
-class LaneEpilogue {
- public:
-  __device__ LaneEpilogue(const Epilogue& e, bool finishes, int64_t matrix)
-      : scaled_(finishes && e.scales_a.data != nullptr),
-        rows_(scaled_ ? e.scales_a.block(matrix, 0) : nullptr),
-        cols_(scaled_ ? e.scales_b.block(matrix, 0) : nullptr),
-        d_a_(finishes && e.d_a != nullptr ? __ldg(e.d_a) : 1.0f),
-        d_b_(finishes && e.d_b != nullptr ? __ldg(e.d_b) : 1.0f),
-        factor_(finishes ? e.factor : 1.0f) {}
+/// What one column's finished outputs are multiplied by and added to. A product without one has a factor or a term that
+/// changes no bit: 1 or −0.
+enum class ColumnFactor { scale, bias };
 
-  __device__ float row(int64_t i) const { return scaled_ ? __ldg(rows_ + i) : 1.0f; }
-  /// Of columns j and j + 1, j even: the scales are padded to an even number.
-  __device__ float2 cols(int64_t j) const {
-    return scaled_ ? __ldg(reinterpret_cast<const float2*>(cols_ + j)) : make_float2(1.0f, 1.0f);
+/// The factors of a warpgroup's columns: each thread reads some while the product is computed; then all are in shared
+/// memory.
+template <class Plan>
+class ColumnFactors {
+ public:
+  __device__ ColumnFactors(const TileGrid& grid, const Epilogue& epilogue, const Tile& tile) {
+    const bool scaled = !grid.split && epilogue.scales_b.data != nullptr;
+    const bool biased = !grid.split && epilogue.bias != nullptr;
+    const float* scales = scaled ? epilogue.scales_b.block(tile.matrix, 0) : nullptr;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int64_t col = tile.first_col + column(i);
+      const bool exists = column(i) < Plan::kCols && col < grid.n;
+      scales_[i] = scaled && exists ? __ldg(scales + col) : 1.0f;
+      biases_[i] = biased && exists ? __ldg(epilogue.bias + col) : -0.0f;
+    }
   }
-  __device__ float operator()(float v, float row, float col) const { return v * (row * col) * d_a_ * d_b_ * factor_; }
+
+  /// Stores this thread's; `staging` is the warpgroup's own.
+  __device__ void publish(float* staging) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (column(i) >= Plan::kCols) continue;
+      *at(staging, ColumnFactor::scale, column(i)) = scales_[i];
+      *at(staging, ColumnFactor::bias, column(i)) = biases_[i];
+    }
+  }
+  /// Of columns `col` and col + 1, col even.
+  __device__ static float2 pair(float* staging, ColumnFactor factor, int col) {
+    return *reinterpret_cast<const float2*>(at(staging, factor, col));
+  }
 
  private:
-  bool scaled_;
-  const float* rows_;
-  const float* cols_;
-  float d_a_, d_b_, factor_;
+  static constexpr int kEach = (Plan::kCols + kWarpgroup - 1) / kWarpgroup;
+
+  __device__ static int column(int i) { return static_cast<int>(threadIdx.x % kWarpgroup) + i * kWarpgroup; }
+  __device__ static float* at(float* staging, ColumnFactor factor, int col) {
+    const int i = factor == ColumnFactor::scale ? col : Plan::kCols + col;
+    if constexpr (!Plan::kStaged) return staging + i;
+    return staging + i / Plan::kGap * Plan::kPitch + Plan::kCols + i % Plan::kGap;
+  }
+
+  float scales_[kEach], biases_[kEach];
 };
 
 /// Where the outputs of a lane lie, and the factors of its two rows, read while the product is computed.
 struct LanePlace {
   int64_t row, col;  // the first of each
-  LaneEpilogue finish;
   float rows[2];
+  float d_a, d_b, factor;
+  bool more;  // factors besides the scales
 
   template <class Plan>
-  __device__ static LanePlace of(const TileGrid& grid, const Epilogue& epilogue, const Tile& tile, int64_t first_row) {
+  __device__ static LanePlace of(const TileGrid& grid, const Epilogue& e, const Tile& tile, int64_t first_row) {
     const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp % 4);
-    const int64_t row = first_row + 16 * warp + lane / 4, col = tile.first_col + lane % 4 * 2;
-    LanePlace p{row, col, LaneEpilogue(epilogue, !grid.split, tile.matrix), {0.0f, 0.0f}};
-    for (int h = 0; h < 2; ++h)
-      if (row + 8 * h < grid.m) p.rows[h] = p.finish.row(row + 8 * h);
+    LanePlace p{first_row + 16 * warp + lane / 4, tile.first_col + lane % 4 * 2, {1.0f, 1.0f}, 1.0f, 1.0f, 1.0f, false};
+    if (grid.split) return p;
+    if (e.scales_a.data != nullptr) {
+      const float* scales = e.scales_a.block(tile.matrix, 0);
+      for (int h = 0; h < 2; ++h)
+        if (p.row + 8 * h < grid.m) p.rows[h] = __ldg(scales + p.row + 8 * h);
+    }
+    if (e.d_a != nullptr) p.d_a = __ldg(e.d_a);
+    if (e.d_b != nullptr) p.d_b = __ldg(e.d_b);
+    p.factor = e.factor;
+    p.more = e.d_a != nullptr || e.d_b != nullptr || e.factor != 1.0f;
     return p;
   }
 };
 
-/// Calls store(j, left, right of row 0, left, right of row 1) with the finished outputs of columns 8j + 2t and 8j + 2t
-/// + 1.
-template <class Plan, class Value, class Store>
-__device__ void finish_outputs(const Value& value, int columns, const LanePlace& lane, const Store& store) {
-  constexpr int kBatch = Plan::kCols % 128 == 0 ? 16 : 12;  // scales on their way
-  static_assert(Plan::kCols / 8 % kBatch == 0);
+/// Calls store(j, h, left, right) with the finished outputs of columns 8j + 2t and 8j + 2t + 1 of row h.
+template <class Plan, bool more, class Value, class Store>
+__device__ void finish_outputs(const Value& value, const LanePlace& lane, float* staging, const Store& store) {
+  const int first = static_cast<int>(threadIdx.x % 4) * 2;
 #pragma unroll
-  for (int first = 0; first < Plan::kCols / 8; first += kBatch) {
-    float2 cols[kBatch];
+  for (int j = 0; j < Plan::kCols / 8; ++j) {
+    const float2 scales = ColumnFactors<Plan>::pair(staging, ColumnFactor::scale, 8 * j + first);
+    const float2 biases = ColumnFactors<Plan>::pair(staging, ColumnFactor::bias, 8 * j + first);
 #pragma unroll
-    for (int j = 0; j < kBatch; ++j)
-      cols[j] = 8 * (first + j) < columns ? lane.finish.cols(lane.col + 8 * (first + j)) : make_float2(0.0f, 0.0f);
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j)
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int i = 4 * (first + j) + 2 * h;
-        store(first + j, h,
-              make_float2(lane.finish(value(i), lane.rows[h], cols[j].x),
-                          lane.finish(value(i + 1), lane.rows[h], cols[j].y)));
+    for (int h = 0; h < 2; ++h) {
+      float2 v = make_float2(value(4 * j + 2 * h) * (lane.rows[h] * scales.x),
+                             value(4 * j + 2 * h + 1) * (lane.rows[h] * scales.y));
+      if constexpr (more) {
+        v.x = v.x * lane.d_a * lane.d_b * lane.factor;
+        v.y = v.y * lane.d_a * lane.d_b * lane.factor;
       }
+      store(j, h, make_float2(v.x + biases.x, v.y + biases.y));
+    }
+  }
+}
+
+/// Starts the copies of the warpgroup's staged rows; `to` is the first output of the matrix.
+template <class Plan>
+__device__ void store_rows(const TileGrid& grid, const OutputPlaces& places, const Tile& tile, int64_t first_row,
+                           float* to, const float* staging) {
+  const int thread = static_cast<int>(threadIdx.x % kWarpgroup), in_group = thread % 64;
+  const int64_t row = first_row + in_group;
+  if (row >= grid.m) return;
+  const int cols = static_cast<int>(least(grid.n - tile.first_col, Plan::kCols));
+  const float* from = staging + in_group * Plan::kPitch;
+  if (grid.split || places.plain) {
+    if (thread < 64) store_bulk(to + row * grid.n + tile.first_col, from, static_cast<uint32_t>(cols) * 4);
+    return;
+  }
+  to += places.of_row(row, grid.n);
+  uint32_t outer = static_cast<uint32_t>(tile.first_col) / places.inner_cols;
+  uint32_t inner = static_cast<uint32_t>(tile.first_col) - outer * places.inner_cols;
+  // The two threads of a row take turns.
+  for (int col = 0, turn = thread / 64; col < cols; ++outer, inner = 0, turn ^= 1) {
+    const int count = min(static_cast<int>(places.inner_cols - inner), cols - col);
+    if (turn == 0) store_bulk(to + outer * places.outer_col + inner, from + col, static_cast<uint32_t>(count) * 4);
+    col += count;
   }
 }
 
 /// Writes the outputs value(0), value(1) … of each thread of a warpgroup: two neighbouring columns of two rows for each
-/// eight columns. `staging` is the warpgroup's own and free.
+/// eight columns. `staging` is the warpgroup's own and free, the factors of the columns are there.
 template <class Plan, class Value>
-__device__ void store_outputs(const Value& value, const TileGrid& grid, const Tile& tile, const LanePlace& lane,
-                              float* staging, int group) {
-  const int64_t part = grid.split ? tile.part * grid.matrices : 0;
-  float* y = (grid.split ? grid.partial : grid.y) + (part + tile.matrix) * grid.m * grid.n;
-  const int columns = static_cast<int>(least(grid.n - lane.col, Plan::kCols));  // from the lane's first on
-  const int thread = static_cast<int>(threadIdx.x % kWarpgroup), in_group = thread / kWarp * 16 + thread % kWarp / 4;
+__device__ void store_outputs(const Value& value, const TileGrid& grid, const Epilogue& epilogue, const Tile& tile,
+                              const LanePlace& lane, float* staging, int group) {
+  const OutputPlaces& places = epilogue.places;
+  float* y = grid.split ? grid.partial + (tile.part * grid.matrices + tile.matrix) * grid.m * grid.n
+                        : grid.y + places.of_matrix(tile.matrix, grid.m, grid.n);
+  const auto finish = [&](const auto& store) {
+    if (lane.more) return finish_outputs<Plan, true>(value, lane, staging, store);
+    finish_outputs<Plan, false>(value, lane, staging, store);
+  };
   if (Plan::kStaged && grid.n % 4 == 0) {
+    const int thread = static_cast<int>(threadIdx.x % kWarpgroup), in_group = thread / kWarp * 16 + thread % kWarp / 4;
     float* to = staging + in_group * Plan::kPitch + thread % 4 * 2;
-    finish_outputs<Plan>(value, columns, lane, [&](int j, int h, float2 v) {
-      *reinterpret_cast<float2*>(to + 8 * h * Plan::kPitch + 8 * j) = v;
-    });
+    finish([&](int j, int h, float2 v) { *reinterpret_cast<float2*>(to + 8 * h * Plan::kPitch + 8 * j) = v; });
     publish_stores();
     synchronize_warpgroup(group);
-    const int64_t row = lane.row - in_group + thread;
-    if (thread < 64 && row < grid.m)
-      store_bulk(y + row * grid.n + tile.first_col, staging + thread * Plan::kPitch,
-                 static_cast<uint32_t>(least(grid.n - tile.first_col, Plan::kCols)) * 4);
+    store_rows<Plan>(grid, places, tile, lane.row - in_group, y, staging);
     end_stores();
     return;
   }
-  float* to = y + lane.row * grid.n + lane.col;
-  const bool pairs = grid.n % 2 == 0;
-  finish_outputs<Plan>(value, columns, lane, [&](int j, int h, float2 v) {
-    float* place = to + h * 8 * grid.n + 8 * j;
+  const int columns = static_cast<int>(least(grid.n - lane.col, Plan::kCols));  // from the lane's first on
+  // Where rows could be staged, only odd sizes come here, and these lie plain.
+  const bool pairs = grid.n % 2 == 0, plain = Plan::kStaged || grid.split || places.plain;
+  const auto row = [&](int64_t i) { return plain ? i * grid.n : places.of_row(i, grid.n); };
+  float* const rows[2] = {y + row(lane.row), y + row(lane.row + 8)};
+  finish([&](int j, int h, float2 v) {
     if (lane.row + 8 * h >= grid.m || 8 * j >= columns) return;
+    float* place = rows[h] + (plain ? lane.col + 8 * j : places.of_col(lane.col + 8 * j));
     if (pairs) {
       *reinterpret_cast<float2*>(place) = v;
     } else {

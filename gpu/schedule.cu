@@ -21,7 +21,7 @@ constexpr Entry kOpsTable[] = {
 static_assert(sizeof(kOpsTable) / sizeof(kOpsTable[0]) == kOpCount);
 
 /// In the order in which they are tried.
-constexpr const Fusion* kFusions[] = {&kOptimizer, &kQuantizeBoth, &kBiasAndPermute, &kNormGradSums,
+constexpr const Fusion* kFusions[] = {&kOptimizer, &kQuantizeBoth, &kProduct,        &kNormGradSums,
                                       &kElements,  &kTiles,        &kElementsAndNorm};
 
 /// True if one kernel may do all of this: no write covers an input, or where the kernel works in place, it covers that
