@@ -78,6 +78,7 @@ inline Bytes16 units_of(const ElementFormat& f) {
 __device__ inline uint32_t load_codes(const uint8_t* bytes, int64_t count, bool aligned) {
   if (count >= 8 && aligned) return *reinterpret_cast<const uint32_t*>(bytes);
   uint32_t codes = 0;
+#pragma unroll 1  // rare, so rather short than fast
   for (int i = 0; i < 8 && i < count; i += 2) codes |= uint32_t{bytes[i / 2]} << (4 * i);
   return count < 8 ? codes & ((1u << (4 * (count > 0 ? count : 0))) - 1u) : codes;
 }

@@ -29,34 +29,32 @@ struct WidePair {
   WideOperand a, b;
 };
 
-/// One operand that is widened, piece by piece: 32 rows and a range of slices.
+/// One operand that is widened.
 struct Widening {
-  NarrowOperand from;
+  const uint8_t* codes;
+  const uint8_t* scales;  // where they go into the bytes
+  ScalePlaces places;
+  int64_t row_bytes;  // of codes
+  int64_t matrices, rows, k;
+  bool last;  // k lies along the rows of codes
   uint8_t* to;
-  int64_t padded_rows, slices;
-  int64_t range, ranges;  // slices of a piece, and how many such ranges there are
-  Bytes16 units;          // of every block, where no scales go into the bytes
-  ScalePlaces places;     // where they do
-  float* factors;         // [matrix][padded row]: the value of 1 of the row, where it has one
-  float* squares;         // of RowNorms, by the number of the piece
+  float* factors;        // [matrix][padded row]: the value of 1 of the row, where it has one
+  float* squares;        // of RowNorms
+  uint32_t row_pieces;   // of a matrix, one below the other
+  uint32_t first_piece;  // its number
 
-  FP4SIM_HD int64_t row_blocks() const { return padded_rows / kNormRows; }
-  FP4SIM_HD int64_t pieces() const { return from.matrices * row_blocks() * ranges; }
+  FP4SIM_HD int64_t padded_rows() const { return row_pieces * kWideRows; }
 };
 
-constexpr int kMostGrouped = 3;  // products of one shape that share launches
-
-/// The operands that one launch widens: those of side a, then those of side b.
+/// The operands that one launch widens, those of side a and then those of side b, piece by piece: kWideRows rows and a
+/// range of slices.
 struct Widenings {
   Widening of[2 * kMostGrouped];
   int count;
-  uint8_t* unfit;  // of each piece of all operands
-
-  FP4SIM_HD int64_t pieces() const {
-    int64_t sum = 0;
-    for (int i = 0; i < count; ++i) sum += of[i].pieces();
-    return sum;
-  }
+  int64_t slices;  // of every operand
+  int64_t range;   // slices of a piece
+  uint32_t ranges, pieces;
+  uint8_t* unfit;  // of each piece
 };
 
 /// On the device: whether some row's exponents do not fit into E5M2.
