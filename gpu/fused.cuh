@@ -82,14 +82,17 @@ struct ScaleMaker {
   uint32_t round_up;
   int emax;
 
+  /// e8m0 where it is quick, of a finite block.
+  __device__ BlockScale quick_scale(uint32_t amax) const {
+    const int above = static_cast<int>((amax + round_up) >> 23) - emax, code = above > 0 ? above : 0;
+    return {static_cast<uint8_t>(code), float_of(static_cast<uint32_t>(2 * kE8m0Bias - code) << 23)};
+  }
+
   template <bool two_level>
   __device__ BlockScale make(uint32_t amax, const TensorScales& t) const {
     if (amax >= kF32Inf) return {nonfinite_scale(q), 0.0f};
     if (!two_level) {
-      if (quick) {
-        const int above = static_cast<int>((amax + round_up) >> 23) - emax, code = above > 0 ? above : 0;
-        return {static_cast<uint8_t>(code), float_of(static_cast<uint32_t>(2 * kE8m0Bias - code) << 23)};
-      }
+      if (quick) return quick_scale(amax);
       const uint8_t code = amax == 0 ? 0 : static_cast<uint8_t>(e8m0_exponent(amax, q.element, q.rule) + kE8m0Bias);
       return {code, pow2_f32(kE8m0Bias - code)};
     }

@@ -62,6 +62,7 @@ bool extends_tiles(const Chain& chain, const NodeCall& next) {
   if (!uses_tiles(next)) return false;
   const size_t count = instructions(chain);
   const MatrixView m = matrix_view(matrix_of(chain).shape);
+  if (!tiles_walk(m.matrices, m.rows, m.cols)) return false;
   if (count > 0 &&
       (!takes_instructions(chain, count, m) || (quantizes(next) && !tiles_run_programs(next.out[0].type.spec))))
     return false;

@@ -31,10 +31,10 @@ struct PackedTarget {
 /// Where a lane's elements lie in the tensor.
 struct TilePlace {
   int64_t element;       // the first one's index
-  int64_t cols;          // elements of a row
+  int cols;              // elements of a row
   int rows;              // of its rows that exist; 0 beyond the last column
   int64_t row_scale;     // index of the first row's scale, in blocks along the rows,
-  int64_t row_scales;    // scales of a row
+  int row_scales;        // scales of a row
   int64_t column_scale;  // index of the first column's scale, in blocks down the columns; −1: no such block
 };
 
@@ -61,12 +61,23 @@ constexpr float kFactorUnit = 1.0f;
 template <>
 constexpr float kFactorUnit<E2m1Nearest> = 0.5f;
 
-/// A scale and its factor: NaN for a nonfinite block.
+/// A lane's scales and their factors: NaN for nonfinite blocks.
 template <class Encoder>
-__device__ inline BlockScale tile_scale(float magnitude, const ScaleMaker& maker) {
-  BlockScale scale = maker.make<false>(magnitude_bits(magnitude), TensorScales{});
-  scale.factor = magnitude_bits(magnitude) < kF32Inf ? scale.factor * kFactorUnit<Encoder> : canonical_nan();
-  return scale;
+__device__ inline void make_scales(const float (&magnitude)[kScalesOfLane], const ScaleMaker& maker,
+                                   uint32_t (&code)[kScalesOfLane], float (&factor)[kScalesOfLane]) {
+  const uint32_t nonfinite = nonfinite_scale(maker.q);
+#pragma unroll
+  for (int i = 0; i < kScalesOfLane; ++i) {
+    const uint32_t amax = magnitude_bits(magnitude[i]);
+    const bool finite = amax < kF32Inf;
+    BlockScale scale;
+    if (maker.quick)
+      scale = maker.quick_scale(amax);
+    else
+      scale = maker.make<false>(amax, TensorScales{});
+    code[i] = finite ? scale.code : nonfinite;
+    factor[i] = finite ? scale.factor * kFactorUnit<Encoder> : canonical_nan();
+  }
 }
 
 /// Ones in the codes whose factor is a number.
@@ -126,6 +137,7 @@ __device__ inline void quantize_tile(const LaneTile& tile, const TilePlace& at, 
   float row_factor[kLaneRows], column_factor[kVector];
   if constexpr (kLast) {
     float all[kLaneRows], four[kLaneRows / 2], two[kScalesOfLane], factor[kScalesOfLane];
+    uint32_t code[kScalesOfLane];
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
       all[r] = 0;
@@ -136,13 +148,11 @@ __device__ inline void quantize_tile(const LaneTile& tile, const TilePlace& at, 
     share_out(four, 2, two);
     if (block == kWholeBlock) join_halves(two, 4);
     const int mine = (lane & 1) * 4 + (lane & 2);  // the first of this lane's two rows
+    make_scales<Encoder>(two, maker, code, factor);
 #pragma unroll
-    for (int i = 0; i < kScalesOfLane; ++i) {
-      const BlockScale scale = tile_scale<Encoder>(two[i], maker);
-      factor[i] = scale.factor;
+    for (int i = 0; i < kScalesOfLane; ++i)
       if (mine + i < at.rows && (block == kHalfBlock || (lane & 4) == 0))
-        last.scales[at.row_scale + (mine + i) * at.row_scales] = scale.code;
-    }
+        last.scales[at.row_scale + (mine + i) * at.row_scales] = static_cast<uint8_t>(code[i]);
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r)
       row_factor[r] = __shfl_sync(kAllLanes, factor[r % 2], (lane & ~3) | r / 4 | (r & 2));
@@ -156,25 +166,22 @@ __device__ inline void quantize_tile(const LaneTile& tile, const TilePlace& at, 
     share_out(all, 8, two);
     if (block == kWholeBlock) join_halves(two, 16);
     const int mine = (lane & 8) / 4;  // the first of this lane's two columns
-    uint32_t codes = 0;
-#pragma unroll
-    for (int i = 0; i < kScalesOfLane; ++i) {
-      const BlockScale scale = tile_scale<Encoder>(two[i], maker);
-      factor[i] = scale.factor;
-      codes |= uint32_t{scale.code} << (8 * i);
-    }
+    uint32_t code[kScalesOfLane];
+    make_scales<Encoder>(two, maker, code, factor);
     if (at.column_scale >= 0 && (block == kHalfBlock || (lane & 16) == 0))
-      *reinterpret_cast<uint16_t*>(first.scales + at.column_scale + mine) = static_cast<uint16_t>(codes);
+      *reinterpret_cast<uint16_t*>(first.scales + at.column_scale + mine) =
+          static_cast<uint16_t>(code[0] | code[1] << 8);
 #pragma unroll
     for (int k = 0; k < kVector; ++k) column_factor[k] = __shfl_sync(kAllLanes, factor[k % 2], (lane & ~8) | k / 2 * 8);
   }
   const int bits = last_encoder.bits();
   const uint32_t finite_columns = kFirst ? finite_mask(column_factor, bits) : 0;
-  const int64_t from = at.element / kVector * (bits / 2), stride = at.cols / kVector * (bits / 2);  // bytes
+  const int64_t from = (at.element >> 2) * (bits / 2);  // bytes of the codes of fours
+  const int stride = (at.cols >> 2) * (bits / 2);
   uint8_t *last_codes = last.codes + from, *first_codes = first.codes + from;
 #pragma unroll
   for (int r = 0; r < kLaneRows; ++r) {
-    const int64_t i = at.element + r * at.cols;
+    const int64_t i = at.element + int64_t{r} * at.cols;
     if constexpr (kLast) {
       const float factor[kVector] = {row_factor[r], row_factor[r], row_factor[r], row_factor[r]};
       const uint32_t finite = row_factor[r] == row_factor[r] ? ~0u : 0u;

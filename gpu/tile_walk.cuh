@@ -14,13 +14,12 @@ constexpr int kTileElements = kTileSide * kTileSide;
 constexpr int kMostSources = 1 + kMostOperands;
 constexpr int kProgramRows = 2;  // rows of a lane that an instruction takes at once
 
-/// The kernel's view of the work.
+/// The kernel's view of the work. Matrices whose tiles are whole count as one. Rows and columns have 31 bits.
 struct TileWalk {
-  int64_t cols, matrix_rows;
+  int cols, matrix_rows;
   int down, tiles;  // tiles down one matrix, down all
   int strip;        // tiles that a block of threads walks
   int across;       // strips side by side
-  int warps;        // of a block of threads: tiles of a round
   int slots;        // rounds that the ring holds
   int sources;      // tensors that are copied: x and full operands
   const float* source[kMostSources];
@@ -32,49 +31,49 @@ struct TileWalk {
   float* partial;  // sums of each panel; nullptr: none are wanted
 };
 
-/// A tile: its first row among all, its rows, and its place in its matrix.
+/// A tile: its first row among all, its place in its matrix, its rows; no rows: there is none.
 struct WalkTile {
-  int64_t row, matrix;
-  int index, rows;
+  int row, matrix, index, rows;
 };
 
-__device__ inline WalkTile tile_at(const TileWalk& walk, int t) {
-  const int matrix = walk.tiles == walk.down ? 0 : t / walk.down, index = t - matrix * walk.down;
-  const int64_t inside = int64_t{index} * kTileSide;
-  return {matrix * walk.matrix_rows + inside, matrix, index,
-          static_cast<int>(least(walk.matrix_rows - inside, kTileSide))};
-}
-
 /// The tiles of a block of threads and its ring.
+template <int kWarps>
 struct Strip {
+  int number, col;  // the strip of its columns, its first column
   int first, end, rounds;
-  int64_t number, col;  // the strip of its columns, its first column
 
   __device__ explicit Strip(const TileWalk& walk) {
-    number = quotient(blockIdx.x, walk.across);
-    col = (blockIdx.x - number * walk.across) * kTileSide;
-    first = static_cast<int>(number) * walk.strip;
+    number = static_cast<int>(blockIdx.x) / walk.across;
+    col = (static_cast<int>(blockIdx.x) - number * walk.across) * kTileSide;
+    first = number * walk.strip;
     end = min(first + walk.strip, walk.tiles);
-    rounds = (end - first + walk.warps - 1) / walk.warps;
+    rounds = (end - first + kWarps - 1) / kWarps;
   }
-  __device__ float* slot(const TileWalk& walk, int round, int source, int warp) const {
+  __device__ WalkTile tile(const TileWalk& walk, int round, int warp) const {
+    const int t = first + round * kWarps + warp;
+    if (t >= end) return {0, 0, 0, 0};
+    const int matrix = walk.tiles == walk.down ? 0 : t / walk.down, index = t - matrix * walk.down;
+    return {matrix * walk.matrix_rows + index * kTileSide, matrix, index,
+            min(walk.matrix_rows - index * kTileSide, kTileSide)};
+  }
+  __device__ static float* place(const TileWalk& walk, int slot, int source, int warp) {
     auto* ring = reinterpret_cast<float*>(dynamic_shared());
-    return ring + ((round % walk.slots * walk.sources + source) * walk.warps + warp) * kTileElements;
+    return ring + ((slot * walk.sources + source) * kWarps + warp) * kTileElements;
   }
+  __device__ static int next(const TileWalk& walk, int slot) { return slot + 1 == walk.slots ? 0 : slot + 1; }
 };
 
 /// The warp that adds: all threads of the block meet once a round, when its tiles are ready and those before are
 /// summed.
-__device__ inline void sum_strip(const TileWalk& walk, const Strip& strip) {
+template <int kWarps>
+__device__ inline void sum_strip(const TileWalk& walk, const Strip<kWarps>& strip) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   float acc = 0.0f;
-  for (int round = 0; round < strip.rounds; ++round) {
+  for (int round = 0, slot = 0; round < strip.rounds; ++round, slot = strip.next(walk, slot)) {
     __syncthreads();
-    for (int w = 0; w < walk.warps; ++w) {
-      const int t = strip.first + round * walk.warps + w;
-      if (t >= strip.end) break;
-      const float* column = strip.slot(walk, round, 0, w) + lane;
-      const int rows = tile_at(walk, t).rows;
+    for (int w = 0; w < kWarps; ++w) {
+      const float* column = strip.place(walk, slot, 0, w) + lane;
+      const int rows = strip.tile(walk, round, w).rows;
       if (rows == kTileSide) {
 #pragma unroll
         for (int r = 0; r < kTileSide; ++r) acc = acc + column[r * kTileSide];
@@ -83,7 +82,7 @@ __device__ inline void sum_strip(const TileWalk& walk, const Strip& strip) {
       }
     }
   }
-  if (strip.col + lane < walk.cols) walk.partial[strip.number * walk.cols + strip.col + lane] = acc;
+  if (strip.col + lane < walk.cols) walk.partial[int64_t{strip.number} * walk.cols + strip.col + lane] = acc;
 }
 
 /// Element-wise ops on rows of a lane.
@@ -120,30 +119,32 @@ struct OneInstruction {
 template <class Program, class Encoder>
 class TileLane {
  public:
-  __device__ TileLane(const TileWalk& walk, const Strip& strip, const ElementProgram& program)
+  using Tiles = Strip<Program::kWarps>;
+
+  __device__ TileLane(const TileWalk& walk, const Tiles& strip, const ElementProgram& program)
       : walk_(walk),
         strip_(strip),
         program_(program),
         warp_(static_cast<int>(threadIdx.x) / kWarp),
         row_(static_cast<int>(threadIdx.x) % kWarp / kLanesAcross * kLaneRows),
-        col_(static_cast<int>(threadIdx.x) % kLanesAcross * kVector) {
+        col_(strip.col + static_cast<int>(threadIdx.x) % kLanesAcross * kVector) {
     if constexpr (Program::kRuns) {
 #pragma unroll
       for (int o = 0; o < kMostOperands; ++o)
-        if (o < program.operands && walk.source_of[o] == 0 && exists())
-          one_row_[o] = four_of(*reinterpret_cast<const float4*>(program.others[o].x + strip.col + col_));
+        if (o < program.operands && walk.source_of[o] == 0 && col_ < walk.cols)
+          one_row_[o] = four_of(*reinterpret_cast<const float4*>(program.others[o].x + col_));
     }
   }
 
-  /// Starts the copies of this warp's tile of a round.
-  __device__ void request(int round) const {
-    const int t = tile(round);
-    if (t < strip_.end) {
-      const WalkTile at = tile_at(walk_, t);
-      const int rows = rows_of(at);
-      const int64_t from = (at.row + row_) * walk_.cols + strip_.col + col_;
+  __device__ WalkTile tile(int round) const { return strip_.tile(walk_, round, warp_); }
+
+  /// Starts the copies of a tile to a slot.
+  __device__ void request(const WalkTile& at, int slot) const {
+    const int rows = rows_of(at);
+    if (rows > 0) {
+      const int64_t from = element_of(at);
       for (int s = 0; s < (Program::kRuns ? walk_.sources : 1); ++s) {
-        float* to = slot(round, s);
+        float* to = place(slot, s);
         const float* x = walk_.source[s] + from;
 #pragma unroll
         for (int r = 0; r < kLaneRows; ++r) {
@@ -155,40 +156,37 @@ class TileLane {
     commit_copies();
   }
 
-  /// Waits for this lane's copies of a round; ends with the program's results in their place and in registers.
-  __device__ void make(int round, LaneTile& values) const {
+  /// Waits for this lane's copies of a tile; ends with the program's results in their place and in registers.
+  __device__ void make(const WalkTile& at, int slot, LaneTile& values) const {
     if (walk_.slots == 2)
       wait_copies<0>();
     else
       wait_copies<1>();
-    const int t = tile(round);
-    const WalkTile at = tile_at(walk_, t < strip_.end ? t : strip_.first);
-    const int rows = t < strip_.end ? rows_of(at) : 0;
-    float* x = slot(round, 0);
+    const int rows = rows_of(at);
     if constexpr (Program::kRuns) {
 #pragma unroll 1
-      for (int r = 0; r < rows; r += kProgramRows) run_rows(round, at, r, rows);
+      for (int r = 0; r < rows; r += kProgramRows) run_rows(at, slot, r, rows);
     }
+    const float* x = place(slot, 0);
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r)
       values.row[r] = r < rows ? four_of(*reinterpret_cast<const float4*>(x + r * kTileSide)) : Four{};
   }
 
-  /// Quantizes this warp's tile of a round.
-  __device__ void quantize(int round, const LaneTile& values, const Encoder& last, const Encoder& first) const {
-    const int t = tile(round);
-    if (t >= strip_.end) return;
-    const WalkTile at = tile_at(walk_, t);
-    const int64_t row = at.row + row_, col = strip_.col + col_;
-    const int64_t row_scales = walk_.cols >> walk_.block_shift;
-    const int64_t grid_row = (int64_t{at.index} * kTileSide + row_) >> walk_.block_shift;
-    const TilePlace place{
-        row * walk_.cols + col,
-        walk_.cols,
-        rows_of(at),
-        row * row_scales + (col >> walk_.block_shift),
-        row_scales,
-        exists() && grid_row < walk_.grid_rows ? (at.matrix * walk_.grid_rows + grid_row) * walk_.cols + col : -1};
+  /// Quantizes a tile.
+  __device__ void quantize(const WalkTile& at, const LaneTile& values, const Encoder& last,
+                           const Encoder& first) const {
+    if (at.rows == 0) return;
+    const int shift = walk_.block_shift, row_scales = walk_.cols >> shift;
+    const int grid_row = (at.index * kTileSide + row_) >> shift;
+    const TilePlace place{element_of(at),
+                          walk_.cols,
+                          rows_of(at),
+                          int64_t{at.row + row_} * row_scales + (col_ >> shift),
+                          row_scales,
+                          col_ < walk_.cols && grid_row < walk_.grid_rows
+                              ? int64_t{at.matrix * walk_.grid_rows + grid_row} * walk_.cols + col_
+                              : -1};
     const auto run = [&]<bool kLast, bool kFirst>(std::bool_constant<kLast>, std::bool_constant<kFirst>) {
       quantize_tile<kLast, kFirst>(values, place, walk_.block, walk_.maker, last, walk_.last, first, walk_.first);
     };
@@ -199,34 +197,36 @@ class TileLane {
   }
 
  private:
-  __device__ bool exists() const { return strip_.col + col_ < walk_.cols; }
-  __device__ int tile(int round) const { return strip_.first + round * walk_.warps + warp_; }
-  __device__ int rows_of(const WalkTile& at) const { return exists() ? max(min(at.rows - row_, kLaneRows), 0) : 0; }
-  __device__ float* slot(int round, int source) const {
-    return strip_.slot(walk_, round, source, warp_) + row_ * kTileSide + col_;
+  __device__ int rows_of(const WalkTile& at) const {
+    return col_ < walk_.cols ? max(min(at.rows - row_, kLaneRows), 0) : 0;
+  }
+  __device__ int64_t element_of(const WalkTile& at) const { return int64_t{at.row + row_} * walk_.cols + col_; }
+  __device__ float* place(int slot, int source) const {
+    return strip_.place(walk_, slot, source, warp_) + row_ * kTileSide +
+           static_cast<int>(threadIdx.x) % kLanesAcross * kVector;
   }
 
-  __device__ void run_rows(int round, const WalkTile& at, int r, int rows) const {
+  __device__ void run_rows(const WalkTile& at, int slot, int r, int rows) const {
     constexpr int kElements = kProgramRows * kVector;
     float v[kElements], others[kMostOperands][kElements] = {};
-    load_rows(slot(round, 0) + r * kTileSide, v);
+    load_rows(place(slot, 0) + r * kTileSide, v);
 #pragma unroll
     for (int o = 0; o < kMostOperands; ++o) {
       if (o >= program_.operands) continue;
       if (walk_.source_of[o] != 0) {
-        load_rows(slot(round, walk_.source_of[o]) + r * kTileSide, others[o]);
+        load_rows(place(slot, walk_.source_of[o]) + r * kTileSide, others[o]);
       } else {
 #pragma unroll
         for (int k = 0; k < kElements; ++k) others[o][k] = one_row_[o].v[k % kVector];
       }
     }
     Program::run(program_, others, v, [&](const Instruction& instruction, const float(&result)[kElements]) {
-      float* to = instruction.store + (at.row + row_ + r) * walk_.cols + strip_.col + col_;
+      float* to = instruction.store + element_of(at) + int64_t{r} * walk_.cols;
       for_rows(result, [&](int j, float4 f) {
         if (r + j < rows) *reinterpret_cast<float4*>(to + j * walk_.cols) = f;
       });
     });
-    float* to = slot(round, 0) + r * kTileSide;
+    float* to = place(slot, 0) + r * kTileSide;
     for_rows(v, [&](int j, float4 f) { *reinterpret_cast<float4*>(to + j * kTileSide) = f; });
   }
 
@@ -247,9 +247,9 @@ class TileLane {
   }
 
   const TileWalk& walk_;
-  const Strip& strip_;
+  const Tiles& strip_;
   const ElementProgram& program_;
-  int warp_, row_, col_;
+  int warp_, row_, col_;  // row in a tile
   Four one_row_[kMostOperands] = {};
 };
 
@@ -257,18 +257,21 @@ template <class Program, class Encoder>
 __global__ void __launch_bounds__((Program::kWarps + 1) * kWarp, Program::kResident)
     tiles_kernel(const __grid_constant__ TileWalk walk, const __grid_constant__ ElementProgram program,
                  Encoder unready_last, Encoder unready_first) {
-  const Strip strip(walk);
+  const Strip<Program::kWarps> strip(walk);
   if (threadIdx.x >= Program::kWarps * kWarp) return sum_strip(walk, strip);
   const auto& last = unready_last.ready();
   const auto& first = unready_first.ready();
   const TileLane<Program, std::decay_t<decltype(last)>> lane(walk, strip, program);
-  for (int round = 0; round < walk.slots - 1; ++round) lane.request(round);
-  for (int round = 0; round < strip.rounds; ++round) {
+  int coming = 0;  // the slot of the copies that start next
+  for (int round = 0; round < walk.slots - 1; ++round, ++coming) lane.request(lane.tile(round), coming);
+  for (int round = 0, slot = 0; round < strip.rounds; ++round, slot = strip.next(walk, slot)) {
+    const WalkTile tile = lane.tile(round);
     LaneTile values;
-    lane.make(round, values);
-    if (walk.partial != nullptr) __syncthreads();  // the round is there, the one before is summed: its place is free
-    lane.request(round + walk.slots - 1);
-    lane.quantize(round, values, last, first);
+    lane.make(tile, slot, values);
+    if (walk.partial != nullptr) __syncthreads();  // the round is there, the one before is summed: its slot is free
+    lane.request(lane.tile(round + walk.slots - 1), coming);
+    coming = strip.next(walk, coming);
+    lane.quantize(tile, values, last, first);
   }
 }
 

@@ -15,10 +15,12 @@ PackedTarget target_of(const std::optional<QuantizeCall>& call) {
 TileWalk walk_of(const TileWork& work) {
   TileWalk walk{};
   const ElementProgram& program = work.program;
-  walk.cols = work.cols;
-  walk.matrix_rows = work.rows;
-  walk.down = static_cast<int>(ceil_div(work.rows, kTileSide));
-  walk.tiles = static_cast<int>(work.matrices * walk.down);
+  const bool whole = work.rows % kTileSide == 0;
+  const int64_t matrices = whole ? 1 : work.matrices, rows = whole ? work.matrices * work.rows : work.rows;
+  walk.cols = static_cast<int>(work.cols);
+  walk.matrix_rows = static_cast<int>(rows);
+  walk.down = static_cast<int>(ceil_div(rows, kTileSide));
+  walk.tiles = static_cast<int>(matrices * walk.down);
   walk.across = static_cast<int>(ceil_div(work.cols, kTileSide));
   walk.source[walk.sources++] = program.x;
   for (int o = 0; o < program.operands; ++o) {
@@ -33,7 +35,7 @@ TileWalk walk_of(const TileWork& work) {
     walk.block_shift = walk.block == kWholeBlock ? 5 : 4;
     walk.maker = scale_maker_of(call->q.quantizer);
   }
-  if (work.first) walk.grid_rows = static_cast<int>(work.first->q.layout.grid_rows);
+  if (work.first) walk.grid_rows = static_cast<int>(ceil_div(rows, walk.block));
   return walk;
 }
 
@@ -68,20 +70,19 @@ constexpr int kSharedOfMultiprocessor = 227 * 1024, kReserved = 1024;  // bytes;
 constexpr int round_bytes(int warps, int sources) { return warps * sources * kTileElements * 4; }
 
 /// Tiles that a block walks: a panel where columns are summed, else an even share of what the device runs at once.
-int strip_tiles(const TileWork& work, const TileWalk& walk, int64_t blocks) {
+int strip_tiles(const TileWork& work, const TileWalk& walk, int warps, int64_t blocks) {
   if (work.sums != nullptr) return static_cast<int>(kPanel / kTileSide);
   const int64_t strips = std::max<int64_t>(blocks / walk.across, 1);
-  return static_cast<int>(ceil_div(ceil_div(walk.tiles, walk.warps), strips) * walk.warps);
+  return static_cast<int>(ceil_div(ceil_div(walk.tiles, warps), strips) * warps);
 }
 
 template <class Program, class Encoder>
 void launch_walk(const TileWork& work, TileWalk walk, const Encoder& last, const Encoder& first, Context& context) {
-  walk.warps = Program::kWarps;
-  const int round = round_bytes(walk.warps, walk.sources);
+  const int round = round_bytes(Program::kWarps, walk.sources);
   walk.slots = (3 * round + kReserved) * Program::kResident <= kSharedOfMultiprocessor ? 3 : 2;
   const int resident = std::min(kSharedOfMultiprocessor / (walk.slots * round + kReserved), Program::kResident);
-  walk.strip = strip_tiles(work, walk, int64_t{context.multiprocessors()} * resident);
-  const int threads = (walk.warps + (work.sums != nullptr ? 1 : 0)) * kWarp;
+  walk.strip = strip_tiles(work, walk, Program::kWarps, int64_t{context.multiprocessors()} * resident);
+  const int threads = (Program::kWarps + (work.sums != nullptr ? 1 : 0)) * kWarp;
   const auto kernel = tiles_kernel<Program, Encoder>;
   constexpr int kMost =
       Program::kRuns ? 2 * round_bytes(Program::kWarps, kMostSources) : 3 * round_bytes(Program::kWarps, 1);
@@ -104,6 +105,11 @@ bool tiles_run_programs(const QuantSpec& spec) {
   const bool nearest = spec.rounding == Rounding::rne;
   return nearest ? spec.element == kE2m1 || spec.element == kE4m3
                  : is_stochastic(spec.rounding) && spec.element == kE2m1;
+}
+
+bool tiles_walk(int64_t matrices, int64_t rows, int64_t cols) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  return matrices * (rows + kTileSide) < kMost && cols < kMost;
 }
 
 bool tiles_sum(int64_t matrices, int64_t rows, int64_t cols) {

@@ -25,6 +25,9 @@ bool tiles_quantize_to(const ValueType& packed, uint64_t first_element);
 /// True if the kernel runs element-wise ops before it quantizes by this spec: e2m1, rne or sr32, and e4m3, rne.
 bool tiles_run_programs(const QuantSpec& spec);
 
+/// True if the kernel can count the rows, and the columns.
+bool tiles_walk(int64_t matrices, int64_t rows, int64_t cols);
+
 /// True if the kernel walks matrices of this many rows so that panels of sums are whole tiles, and columns in fours.
 bool tiles_sum(int64_t matrices, int64_t rows, int64_t cols);
 

@@ -135,6 +135,11 @@ TEST_F(GpuTiles, shapes_with_and_without_tails_give_the_bytes_of_scalar) {
   }
 }
 
+TEST_F(GpuTiles, blocks_that_walk_many_rounds_give_the_bytes_of_scalar) {
+  expect_bytes_of_scalar({{4500, 1024}, true, true, false}, "both");
+  expect_bytes_of_scalar({{3000, 320}, true, true, true, "mxfp4", Maker::gelu_grad}, "gradient");
+}
+
 TEST_F(GpuTiles, columns_that_fill_no_tile_give_the_bytes_of_scalar) {
   for (const int64_t columns : {8, 24, 40, 72})
     for (const Maker maker : {Maker::none, Maker::gelu_grad})
