@@ -58,6 +58,8 @@ struct OutputPlaces {
   }
 };
 
+constexpr int kMostGrouped = 3;  // products of one shape that share launches
+
 /// What is done to a finished product, each where it exists: one scale a vector, the tensor scales, the factor of sr34,
 /// the sum with a bias; and where it goes.
 struct Epilogue {
