@@ -85,12 +85,14 @@ Epilogue epilogue_of(const Tensor& a, const Tensor& b) { return {{}, {}, tensor_
 /// The ways of a product: what is expanded, and what is timed.
 struct Folded {
   FoldedPair pair;
+  DirectProduct direct;
   void expand(const Tensor& a, const Tensor& b, Context& context) {
     const NarrowOperand from_a = narrow(a), from_b = narrow(b);
     pair = fold_scales({&from_a, 1}, {&from_b, 1}, context, true);
+    direct = direct_product({&from_a, 1}, {&from_b, 1});
   }
   void multiply(const Tensor& a, const Tensor& b, float* y, Context& context) const {
-    multiply_folded(pair, kShape, epilogue_of(a, b), y, context);
+    multiply_folded(pair, direct, kShape, epilogue_of(a, b), y, context);
   }
 };
 struct Halves {

@@ -21,6 +21,7 @@ struct Launch {
   UnfitFlags unfit = {nullptr, 0};
   Certificates certificates = {{}, {}, Tiles::all};
   uint8_t* map = nullptr;
+  DirectProduct direct = {};  // of what is unfit
 };
 
 template <class Plan>
@@ -28,8 +29,15 @@ void launch_product(const Launch& l, const TileGrid& grid, Context& context) {
   const auto kernel = product_kernel<Plan>;
   FP4SIM_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes));
   const int64_t clusters = std::min<int64_t>(grid.tiles(), context.multiprocessors() / Plan::kCluster);
-  context.launch(kernel, Context::per_block(clusters * Plan::kCluster, Plan::kThreads, Plan::kSharedBytes), l.pair,
-                 grid, l.epilogue, l.unit, l.unfit, l.certificates, l.map);
+  const Grid blocks = Context::per_block(clusters * Plan::kCluster, Plan::kThreads, Plan::kSharedBytes);
+  const auto launch = [&](const auto& other_way) {
+    context.launch(kernel, blocks, l.pair, grid, l.epilogue, l.unit, l.unfit, l.certificates, l.map, other_way);
+  };
+  if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
+    launch(l.direct);
+  } else {
+    launch(NoOtherWay{});
+  }
 }
 
 /// The whole k of each tile in one block of threads.
@@ -154,7 +162,7 @@ void multiply_in_turn(Launch& l, const FoldedPair& pair, const ProductShape& sha
   choose_bands(c.a, rows);
   choose_bands(c.b, cols);
   if (u.grid.split || grid.split) l.map = context.scratch<uint8_t>(shape.matrices * c.a.bands * c.b.bands);
-  const CertifiedSums sums{grid, u.grid, l.map, c.a, c.b};
+  const CertifiedSums sums{grid, u.grid, l.map, c.a, c.b, pair.unfit};
   launch_units(l, u, context);
   fold_units(pair, c, context);
   c.which = Tiles::others, l.map = nullptr, l.unfit = pair.unfit;
@@ -164,18 +172,19 @@ void multiply_in_turn(Launch& l, const FoldedPair& pair, const ProductShape& sha
 
 }  // namespace
 
-void multiply_folded(const FoldedPair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
-                     Context& context) {
+void multiply_folded(const FoldedPair& pair, const DirectProduct& direct, const ProductShape& shape,
+                     const Epilogue& epilogue, float* y, Context& context) {
   constexpr float kUnit = 0.25f;  // of the products of halves
   Launch l{pair.wide, epilogue, kUnit};
   l.epilogue.scales_a = pair.factors_a;
   l.epilogue.scales_b = pair.factors_b;
   l.certificates = pair.certificates;
+  l.direct = direct;
   if (l.certificates.which != Tiles::all) return multiply_in_turn(l, pair, shape, y, context);
   l.unfit = pair.unfit;
   const TileGrid grid = panel_grid<Folded>(shape, y, context);
   launch_product<Folded>(l, grid, context);
-  sum_panels(grid, l.epilogue, context);
+  sum_certified({grid, {}, nullptr, {}, {}, pair.unfit}, l.epilogue, context);
 }
 
 void multiply_halves(const WidePair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,

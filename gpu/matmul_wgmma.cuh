@@ -4,16 +4,21 @@
 #pragma once
 
 #include "gpu/certificate.cuh"
+#include "gpu/matmul_direct.cuh"
 #include "gpu/product_outputs.cuh"
 #include "gpu/wide_operand.h"
 
 namespace fp4sim::gpu {
 
 // A rule: whether its tiles are sums of integers or, block by block, of numbers; slices of 128 bytes, whose steps of 32
-// bytes are blocks.
+// bytes are blocks; and what computes products of unfit operands.
+
+/// Where no operands are unfit.
+struct NoOtherWay {};
 
 /// int8 units, one sum over all of k (the vector rule).
 struct Int8Rule {
+  using OtherWay = NoOtherWay;
   static constexpr bool kBlocks = false;
   static constexpr int kSliceK = 128;
   template <int n>
@@ -24,6 +29,7 @@ struct Int8Rule {
 
 /// E5M2 numbers with the scales inside: the sum of a block of 32 is exact and is added to the panel's.
 struct FoldedRule {
+  using OtherWay = DirectProduct;
   static constexpr bool kBlocks = true;
   static constexpr int kSliceK = 128;
   template <int n>
@@ -34,6 +40,7 @@ struct FoldedRule {
 
 /// fp16 numbers with the scales inside: blocks of 16 k.
 struct HalvesRule {
+  using OtherWay = NoOtherWay;
   static constexpr bool kBlocks = true;
   static constexpr int kSliceK = 64;
   template <int n>
@@ -290,18 +297,22 @@ __device__ inline void store_map(const Certificates& c, const TileFilter& filter
   }
 }
 
-/// The tiles of `grid` that the certificates name, unless the operands are unfit. A unit of integer sums is `unit`. The
-/// first block writes the map of certified bands where there is one.
+/// The tiles of `grid` that the certificates name; if the operands are unfit, in the other way. A unit of integer sums
+/// is `unit`. The first block writes the map of certified bands where there is one.
 template <class Plan>
 __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::kThreads, 1)
     product_kernel(const __grid_constant__ WidePair pair, const __grid_constant__ TileGrid grid,
                    const __grid_constant__ Epilogue epilogue, float unit, const __grid_constant__ UnfitFlags unfit,
-                   const __grid_constant__ Certificates certificates, uint8_t* map) {
-  if (unfit.any()) return;
+                   const __grid_constant__ Certificates certificates, uint8_t* map,
+                   const __grid_constant__ typename Plan::Rule::OtherWay other_way) {
+  [[maybe_unused]] const bool fits = !unfit.any();
   const ProductMemory<Plan> memory(dynamic_shared());
   const TileFilter filter(certificates, memory.bands);
   if (certificates.which == Tiles::others && filter.all_certified()) return;
   if (map != nullptr && blockIdx.x == 0) store_map(certificates, filter, map);
+  if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
+    if (!fits) return multiply_direct(other_way, grid, epilogue, unit, filter, dynamic_shared());
+  }
   const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
   const uint32_t rank = Plan::kCluster == 1 ? 0 : cluster_rank();
   if (threadIdx.x == 0) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gpu/launch.h"
+#include "gpu/matmul_direct.cuh"
 #include "gpu/matmul_int8.h"
 #include "gpu/wide_operand.h"
 
@@ -18,10 +19,10 @@ void multiply_units(const WidePair& pair, const ProductShape& shape, int bits, i
                     float* y, Context& context);
 
 /// Writes y by the block rule for blocks of 32: certified tiles as one sum of integers, the others from numbers with
-/// the scales inside, except where these are unfit, which leaves anything in y. The epilogue's vector scales must be
-/// empty.
-void multiply_folded(const FoldedPair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
-                     Context& context);
+/// the scales inside, or where these are unfit from the packed operands. The epilogue's vector scales must be empty;
+/// the matrices of a group are its products.
+void multiply_folded(const FoldedPair& pair, const DirectProduct& direct, const ProductShape& shape,
+                     const Epilogue& epilogue, float* y, Context& context);
 
 /// Writes y by the block rule for blocks of 16 from fp16 numbers with the scales inside.
 void multiply_halves(const WidePair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,

@@ -3,7 +3,6 @@
 #include "gpu/fusions.h"
 #include "gpu/matmul_chains.h"
 #include "gpu/matmul_digits.h"
-#include "gpu/matmul_direct.h"
 #include "gpu/matmul_f64.h"
 #include "gpu/matmul_int8.h"
 #include "gpu/matmul_panels.h"
@@ -27,27 +26,37 @@ ProductShape shape_of(const NodeCall& product) {
   return {a.matrices, a.rows, b.rows, a.k};
 }
 
+/// True for e2m1 with e8m0 scales of blocks of 32: the scales fit into the operands.
+bool folds(const QuantSpec& s) {
+  return s.element == kE2m1 && s.scale == ScaleFormat::e8m0 && contraction_block(s) == 32;
+}
+
 /// What becomes of a finished product: where it goes, and what is done on the way.
 struct Finish {
   float* y;
   const float* bias = nullptr;
   OutputPlaces places = {};
   Known known = {};
+  GroupOutputs group = {};
 };
 
-/// One product: operands, axes and rules. Every member function puts one kind of product on the stream.
+/// One product: operands, axes and rules. Every member function puts one kind of product on the stream. Of a group of
+/// products of one kind, shape and places the first stands for all, which are one matrix each.
 class Product {
  public:
-  Product(const NodeCall& call, const Finish& finish, Context& context)
-      : a_(call.in[0]),
-        b_(call.in[1]),
-        axis_a_(axis_of(call, "a_axis")),
-        axis_b_(axis_of(call, "b_axis")),
-        shape_(shape_of(call)),
+  Product(std::span<const NodeCall> calls, const Finish& finish, Context& context)
+      : calls_(calls),
+        a_(calls[0].in[0]),
+        b_(calls[0].in[1]),
+        axis_a_(axis_of(calls[0], "a_axis")),
+        axis_b_(axis_of(calls[0], "b_axis")),
+        shape_(shape_of(calls[0])),
         finish_(finish),
         y_(finish.y),
-        count_(count_out(call)),
-        context_(context) {}
+        count_(count_out(calls[0])),
+        context_(context) {
+    if (calls.size() > 1) shape_.matrices = static_cast<int64_t>(calls.size());
+  }
 
   void run() {
     if (count_ == 0) return;
@@ -92,17 +101,13 @@ class Product {
   }
 
   Epilogue scaled_epilogue(const float* d_a, const float* d_b) const {
-    return {{}, {}, d_a, d_b, sr34_factor(), finish_.bias, finish_.places};
+    return {{}, {}, d_a, d_b, sr34_factor(), finish_.bias, finish_.places, calls_.size() > 1, finish_.group};
   }
   Epilogue scaled_epilogue() const { return scaled_epilogue(tensor_scale(a_), tensor_scale(b_)); }
 
   /// True where operands of 4-bit codes go through the warpgroup instructions, whose sums of products are exact.
   bool warpgroups() const {
     return spec(a_).element.bits == 4 && spec(b_).element.bits == 4 && has_warpgroup_products();
-  }
-  /// True for e2m1 with e8m0 scales of blocks of 32: the scales fit into the operands.
-  static bool folds(const QuantSpec& s) {
-    return s.element == kE2m1 && s.scale == ScaleFormat::e8m0 && contraction_block(s) == 32;
   }
   /// True for e2m1 with e4m3 scales of blocks of 16: fp16 holds the products of both.
   static bool fits_halves(const QuantSpec& s) {
@@ -115,12 +120,20 @@ class Product {
   /// Exponent of a unit of the dots of integers.
   int unit_exponent() const { return min_step_exponent(spec(a_).element) + min_step_exponent(spec(b_).element); }
 
-  /// The scales go into the operands where they fit; the device decides, and one of two kernels does nothing.
+  /// One side of all products of the group; one operand if they share it.
+  std::vector<NarrowOperand> operands(size_t side, Axis axis) const {
+    const auto shares = [&](const NodeCall& c) { return c.node.inputs[side] == calls_[0].node.inputs[side]; };
+    const size_t count = std::all_of(calls_.begin(), calls_.end(), shares) ? 1 : calls_.size();
+    std::vector<NarrowOperand> list;
+    for (const NodeCall& c : calls_.first(count)) list.push_back(narrow(c.in[side], axis));
+    return list;
+  }
+
+  /// The scales go into the operands where they fit; the device decides.
   void folded() {
-    const NarrowOperand a = narrow(a_, axis_a_), b = narrow(b_, axis_b_);
-    const FoldedPair pair = fold_scales({&a, 1}, {&b, 1}, context_, context_.certifies_small() || !is_small(shape_));
-    multiply_folded(pair, shape_, scaled_epilogue(), y_, context_);
-    matmul_direct(a, b, pair.unfit, unit_exponent(), scaled_epilogue(), y_, context_);
+    const std::vector<NarrowOperand> a = operands(0, axis_a_), b = operands(1, axis_b_);
+    const FoldedPair pair = fold_scales(a, b, context_, context_.certifies_small() || !is_small(shape_));
+    multiply_folded(pair, direct_product(a, b), shape_, scaled_epilogue(), y_, context_);
   }
 
   void blocks(int64_t block) {
@@ -177,6 +190,7 @@ class Product {
     matmul_int8({units_a, scales_a}, {units_b, scales_b}, shape_, block, unit_exponent(), epilogue, y_, context_);
   }
 
+  std::span<const NodeCall> calls_;
   const Tensor& a_;
   const Tensor& b_;
   Axis axis_a_, axis_b_;
@@ -206,10 +220,26 @@ bool extends_product(const Chain& chain, const NodeCall& next) {
          count_in(next, 1) == shape_of(product).n;
 }
 
+/// True for products that may be one of a group.
+bool groups(const Chain& chain) {
+  const NodeCall product = chain.nodes[0].call();
+  const auto fits = [](const Tensor& t) { return t.type.dtype == DType::packed && folds(t.type.spec); };
+  return fits(product.in[0]) && fits(product.in[1]) && shape_of(product).matrices == 1;
+}
+
 /// Values on the way that others read too are stored by their own ops.
 bool complete_product(const Chain& chain) {
   const auto end = chain.stored.end() - 1;
-  return std::find(chain.stored.begin(), end, true) == end && (chain.nodes.size() > 1 || chain.known != Known{});
+  return std::find(chain.stored.begin(), end, true) == end &&
+         (chain.nodes.size() > 1 || chain.known != Known{} || groups(chain));
+}
+
+bool joins_product(const Chain& a, const Chain& b) {
+  if (a.nodes.size() != b.nodes.size() || !groups(a) || !groups(b)) return false;
+  for (size_t k = 0; k < a.nodes.size(); ++k)
+    if (a.nodes[k].node->op != b.nodes[k].node->op || a.nodes[k].node->attrs != b.nodes[k].node->attrs) return false;
+  const NodeCall p = a.nodes[0].call(), q = b.nodes[0].call();
+  return p.in[0].type == q.in[0].type && p.in[1].type == q.in[1].type;
 }
 
 Finish finish_of(const Chain& chain) {
@@ -221,19 +251,35 @@ Finish finish_of(const Chain& chain) {
   return finish;
 }
 
+void launch_group(std::span<const Chain> chains, Context& context) {
+  std::vector<NodeCall> calls;
+  Finish finish = finish_of(chains[0]);
+  for (size_t i = 0; i < chains.size(); ++i) {
+    calls.push_back(chains[i].nodes[0].call());
+    const Finish own = finish_of(chains[i]);
+    finish.group.y[i] = own.y, finish.group.bias[i] = own.bias;
+  }
+  Product(calls, finish, context).run();
+}
+
 void launch_products(std::span<const Chain> chains, Context& context) {
-  for (const Chain& chain : chains) Product(chain.nodes[0].call(), finish_of(chain), context).run();
+  if (chains.size() > 1 && has_warpgroup_products()) return launch_group(chains, context);
+  for (size_t i = 0; i < chains.size(); ++i) launch_group(chains.subspan(i, 1), context);
 }
 
 }  // namespace
 
-void ops::matmul(const NodeCall& call, Context& context) { Product(call, {.y = out_data<float>(call)}, context).run(); }
+void ops::matmul(const NodeCall& call, Context& context) {
+  Product({&call, 1}, {.y = out_data<float>(call)}, context).run();
+}
 
 const Fusion kProduct{.name = "product",
                       .in_place = false,
                       .starts = starts_product,
                       .extends = extends_product,
                       .complete = complete_product,
+                      .together = kMostGrouped,
+                      .joins = joins_product,
                       .launch = launch_products};
 
 }  // namespace fp4sim::gpu

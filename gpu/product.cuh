@@ -60,6 +60,12 @@ struct OutputPlaces {
 
 constexpr int kMostGrouped = 3;  // products of one shape that share launches
 
+/// Where the outputs of each product of a group go, and their biases.
+struct GroupOutputs {
+  float* y[kMostGrouped];
+  const float* bias[kMostGrouped];
+};
+
 /// What is done to a finished product, each where it exists: one scale a vector, the tensor scales, the factor of sr34,
 /// the sum with a bias; and where it goes.
 struct Epilogue {
@@ -69,17 +75,27 @@ struct Epilogue {
   float factor;                 // 1: none
   const float* bias = nullptr;  // [n], nullptr: none
   OutputPlaces places = {};
+  bool grouped = false;  // the matrices are products of a group
+  GroupOutputs group = {};
 
+  FP4SIM_HD const float* bias_of(int64_t matrix) const { return grouped ? group.bias[matrix] : bias; }
+  /// The first output of a matrix of m × n; y: of the product.
+  FP4SIM_HD float* matrix_of(float* y, int64_t matrix, int64_t m, int64_t n) const {
+    return grouped ? group.y[matrix] : y + places.of_matrix(matrix, m, n);
+  }
   /// True if a finished product stays as it is.
   FP4SIM_HD bool empty() const {
-    return scales_a.data == nullptr && d_a == nullptr && d_b == nullptr && factor == 1.0f && bias == nullptr;
+    return scales_a.data == nullptr && d_a == nullptr && d_b == nullptr && factor == 1.0f && bias == nullptr &&
+           !grouped;
   }
-  FP4SIM_HD float operator()(float v, int64_t matrix, int64_t i, int64_t j) const {
-    if (scales_a.data != nullptr) v = v * (scales_a.block(matrix, 0)[i] * scales_b.block(matrix, 0)[j]);
+  /// `scaled`: whether the scales of vectors are not yet in v.
+  FP4SIM_HD float operator()(float v, int64_t matrix, int64_t i, int64_t j, bool scaled = true) const {
+    if (scaled && scales_a.data != nullptr) v = v * (scales_a.block(matrix, 0)[i] * scales_b.block(matrix, 0)[j]);
     if (d_a != nullptr) v = v * *d_a;
     if (d_b != nullptr) v = v * *d_b;
     if (factor != 1.0f) v = v * factor;
-    return bias == nullptr ? v : v + bias[j];
+    const float* const added = bias_of(matrix);
+    return added == nullptr ? v : v + added[j];
   }
 };
 
@@ -133,15 +149,15 @@ FP4SIM_HD Tile tile_at(const TileGrid& g, int64_t number, int tile_m, int tile_n
 /// Stores one output of a panel. Panels of one tile are added in ascending order by the thread that owns the output;
 /// a split panel (parts are single panels here) goes to its place in `partial`, and sum_panels finishes.
 FP4SIM_HD void store_panel(const TileGrid& g, const Epilogue& epilogue, int64_t panel, int64_t matrix, int64_t i,
-                           int64_t j, float v) {
+                           int64_t j, float v, bool scaled = true) {
   if (i >= g.m || j >= g.n) return;
   if (g.split) {
     g.partial[((panel * g.matrices + matrix) * g.m + i) * g.n + j] = v;
     return;
   }
-  float& y = g.y[g.place(epilogue.places, matrix, i, j)];
+  float& y = epilogue.matrix_of(g.y, matrix, g.m, g.n)[epilogue.places.of_row(i, g.n) + epilogue.places.of_col(j)];
   if (panel > 0) v = y + v;
-  y = panel == g.panels - 1 ? epilogue(v, matrix, i, j) : v;
+  y = panel == g.panels - 1 ? epilogue(v, matrix, i, j, scaled) : v;
 }
 
 }  // namespace fp4sim::gpu

@@ -7,7 +7,8 @@ namespace {
 
 /// Adds the parts of `width` neighbouring outputs of a row in ascending order.
 template <int width>
-__device__ void add_parts(const TileGrid& g, const Epilogue& epilogue, int64_t matrix, int64_t row, int64_t col) {
+__device__ void add_parts(const TileGrid& g, const Epilogue& epilogue, int64_t matrix, int64_t row, int64_t col,
+                          bool scaled) {
   const int64_t count = g.matrices * g.m * g.n, at = (matrix * g.m + row) * g.n + col, parts = g.parts();
   float sum[width];
 #pragma unroll 4
@@ -24,8 +25,8 @@ __device__ void add_parts(const TileGrid& g, const Epilogue& epilogue, int64_t m
     for (int i = 0; i < width; ++i) sum[i] = part == 0 ? v[i] : sum[i] + v[i];
   }
 #pragma unroll
-  for (int i = 0; i < width; ++i) sum[i] = epilogue(sum[i], matrix, row, col + i);
-  float* y = g.y + g.place(epilogue.places, matrix, row, col);
+  for (int i = 0; i < width; ++i) sum[i] = epilogue(sum[i], matrix, row, col + i, scaled);
+  float* y = epilogue.matrix_of(g.y, matrix, g.m, g.n) + epilogue.places.of_row(row, g.n) + epilogue.places.of_col(col);
   if constexpr (width == 4) {
     *reinterpret_cast<float4*>(y) = make_float4(sum[0], sum[1], sum[2], sum[3]);
   } else {
@@ -35,6 +36,7 @@ __device__ void add_parts(const TileGrid& g, const Epilogue& epilogue, int64_t m
 
 template <int width>
 __global__ void add_panels(const __grid_constant__ CertifiedSums s, const __grid_constant__ Epilogue epilogue) {
+  const bool unfit = s.unfit.any();
   const int64_t at = thread_number() * width;
   const TileGrid& shape = s.panels;
   if (at >= shape.matrices * shape.m * shape.n) return;
@@ -45,7 +47,7 @@ __global__ void add_panels(const __grid_constant__ CertifiedSums s, const __grid
     const int64_t band = matrix * s.rows.bands + s.rows.band_of(row);
     if (s.map[band * s.cols.bands + s.cols.band_of(col)] != 0) grid = &s.certified;
   }
-  if (grid->split) add_parts<width>(*grid, epilogue, matrix, row, col);
+  if (grid->split) add_parts<width>(*grid, epilogue, matrix, row, col, grid == &s.certified || !unfit);
 }
 
 }  // namespace
@@ -68,7 +70,7 @@ void sum_certified(const CertifiedSums& sums, const Epilogue& epilogue, Context&
 }
 
 void sum_panels(const TileGrid& grid, const Epilogue& epilogue, Context& context) {
-  sum_certified({grid, {}, nullptr, {}, {}}, epilogue, context);
+  sum_certified({grid, {}, nullptr, {}, {}, {}}, epilogue, context);
 }
 
 }  // namespace fp4sim::gpu

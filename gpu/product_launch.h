@@ -4,6 +4,7 @@
 #include "gpu/certificate.cuh"
 #include "gpu/launch.h"
 #include "gpu/product.cuh"
+#include "gpu/wide_operand.h"
 
 namespace fp4sim::gpu {
 
@@ -21,6 +22,7 @@ struct CertifiedSums {
   TileGrid panels, certified;
   const uint8_t* map;   // [matrix][band of rows][band of columns]: 1 if certified
   RowNorms rows, cols;  // for the bands
+  UnfitFlags unfit;     // if one is set, the sums of `panels` have their scales already
 };
 
 /// Adds the results of split panels and parts and finishes the product.

@@ -45,14 +45,14 @@ class ColumnFactors {
  public:
   __device__ ColumnFactors(const TileGrid& grid, const Epilogue& epilogue, const Tile& tile) {
     const bool scaled = !grid.split && epilogue.scales_b.data != nullptr;
-    const bool biased = !grid.split && epilogue.bias != nullptr;
+    const float* bias = grid.split ? nullptr : epilogue.bias_of(tile.matrix);
     const float* scales = scaled ? epilogue.scales_b.block(tile.matrix, 0) : nullptr;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int64_t col = tile.first_col + column(i);
       const bool exists = column(i) < Plan::kCols && col < grid.n;
       scales_[i] = scaled && exists ? __ldg(scales + col) : 1.0f;
-      biases_[i] = biased && exists ? __ldg(epilogue.bias + col) : -0.0f;
+      biases_[i] = bias != nullptr && exists ? __ldg(bias + col) : -0.0f;
     }
   }
 
@@ -160,7 +160,7 @@ __device__ void store_outputs(const Value& value, const TileGrid& grid, const Ep
                               const LanePlace& lane, float* staging, int group) {
   const OutputPlaces& places = epilogue.places;
   float* y = grid.split ? grid.partial + (tile.part * grid.matrices + tile.matrix) * grid.m * grid.n
-                        : grid.y + places.of_matrix(tile.matrix, grid.m, grid.n);
+                        : epilogue.matrix_of(grid.y, tile.matrix, grid.m, grid.n);
   const auto finish = [&](const auto& store) {
     if (lane.more) return finish_outputs<Plan, true>(value, lane, staging, store);
     finish_outputs<Plan, false>(value, lane, staging, store);
