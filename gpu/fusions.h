@@ -11,6 +11,7 @@ extern const Fusion kProduct;          // a product, the sum with a bias and the
 extern const Fusion kNormGradSums;     // layernorm_grad and the sums of gradients before and behind it
 extern const Fusion kElements;         // element-wise ops of one tensor
 extern const Fusion kTiles;            // the readers of one matrix that quantize it or sum its columns
+extern const Fusion kNormTiles;        // residual sums, their layernorm and its two quantizations
 extern const Fusion kElementsAndNorm;  // the same and the layernorm of what they give
 
 }  // namespace fp4sim::gpu

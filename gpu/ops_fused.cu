@@ -1,7 +1,6 @@
-// Chains of element-wise ops as one kernel, and those that end in a layernorm.
+// Chains of element-wise ops as one kernel.
 #include "gpu/element_chains.h"
 #include "gpu/fusions.h"
-#include "gpu/layernorm.cuh"
 #include "gpu/map.cuh"
 #include "gpu/quantize_both.h"
 
@@ -71,78 +70,6 @@ void launch_elements(std::span<const Chain> chains, Context& context) {
   context.launch(elements_kernel, context.per_item(ceil_div(program.n, kVector)), program);
 }
 
-// ---- elements and layernorm ----
-
-constexpr int64_t kNormHeld = 384;  // elements of a row: three other inputs beside it stay in registers
-
-/// A warp for each row of s.n elements: the program, sum o adding operand o, then layernorm.
-template <int kPer, int kOperands>
-__global__ void __launch_bounds__(kRowThreads)
-    elements_and_norm_kernel(ElementProgram program, const float* g, const float* b, float* ys, NormRows s) {
-  using Values = typename HeldRow<kPer>::Values;
-  const int64_t index = warp_index();
-  if (index >= s.rows) return;
-  const HeldRow<kPer> row(s.n);
-  const int64_t first = index * s.n;
-  Values x = row.values(program.x + first), others[kOperands];
-#pragma unroll
-  for (int o = 0; o < kOperands; ++o) {
-    const int64_t period = program.others[o].period, groups = quotient(first, period);
-    others[o] = row.values(program.others[o].x + (first - groups * period));
-  }
-#pragma unroll
-  for (int o = 0; o < kOperands; ++o) {
-#pragma unroll
-    for (int k = 0; k < kPer; ++k) x[k] = x[k] + others[o][k];
-    float* sums = program.list[o].store;
-    if (sums != nullptr) row.each([&](int k) { sums[first + row.at(k)] = x[k]; });
-  }
-  const Values gains = row.values(g), shifts = row.values(b);  // all before any of y is stored, else one by one
-  float* y = ys + first;
-  const Centered xh = center_row(row, x, s);
-  row.each([&](int k) { y[row.at(k)] = fma32(xh(x[k]), gains[k], shifts[k]); });
-}
-
-/// Residual sums: f32 throughout, other inputs of whole rows, rows that a warp holds.
-bool starts_norm(const NodeCall& first) {
-  return first.node.op == Op::add && first.in[0].type.dtype == DType::f32 && count_in(first, 0) > 0;
-}
-
-bool extends_norm(const Chain& chain, const NodeCall& next) {
-  if (next.node.op != Op::layernorm || next.node.inputs[0] != chain.nodes.back().node->outputs[0]) return false;
-  const int64_t n = matrix_view(next.in[0].type.shape).cols;
-  if (n > kNormHeld) return false;
-  for (const BoundNode& node : chain.nodes) {
-    if (node.node->op != Op::add) return false;
-    for (const Tensor& in : node.in)
-      if (element_count(in.type.shape) % n != 0) return false;
-  }
-  return other_inputs(chain) <= kMostOperands;
-}
-
-bool complete_norm(const Chain& chain) { return chain.nodes.back().node->op == Op::layernorm; }
-
-void launch_norm(std::span<const Chain> chains, Context& context) {
-  const Chain& chain = chains[0];
-  const NodeCall norm = chain.nodes.back().call();
-  const NormRows s = norm_rows(norm, 0);
-  const ElementProgram program = program_of(chain, chain.nodes.size() - 1);
-  const auto launch = [&]<int kPer, int kOperands>(std::integral_constant<int, kPer>,
-                                                   std::integral_constant<int, kOperands>) {
-    context.launch(elements_and_norm_kernel<kPer, kOperands>, row_grid(s.rows), program, in_data<float>(norm, 1),
-                   in_data<float>(norm, 2), out_data<float>(norm), s);
-  };
-  const auto with_operands = [&](auto per) {
-    static_assert(kMostOperands == 3);
-    if (program.operands == 1) return launch(per, std::integral_constant<int, 1>());
-    if (program.operands == 2) return launch(per, std::integral_constant<int, 2>());
-    launch(per, std::integral_constant<int, 3>());
-  };
-  if (s.n <= 128) return with_operands(std::integral_constant<int, 4>());
-  if (s.n <= 256) return with_operands(std::integral_constant<int, 8>());
-  with_operands(std::integral_constant<int, 12>());
-}
-
 // ---- two quantizations of one tensor ----
 
 bool starts_quantize(const NodeCall& first) { return first.node.op == Op::quantize; }
@@ -172,12 +99,5 @@ const Fusion kElements{.name = "elements",
                        .extends = extends_elements,
                        .complete = complete_elements,
                        .launch = launch_elements};
-const Fusion kElementsAndNorm{.name = "elements and norm",
-                              .from = &kElements,
-                              .in_place = true,
-                              .starts = starts_norm,
-                              .extends = extends_norm,
-                              .complete = complete_norm,
-                              .launch = launch_norm};
 
 }  // namespace fp4sim::gpu

@@ -10,10 +10,7 @@ bool sums(const NodeCall& call) {
   return call.node.op == Op::column_sum &&
          call.node.attrs.integer("columns") == matrix_view(call.in[0].type.shape).cols;
 }
-bool quantizes(const NodeCall& call) {
-  return call.node.op == Op::quantize && call.in.size() <= 2 &&
-         tiles_quantize_to(call.out[0].type, first_element_of(call));
-}
+bool quantizes(const NodeCall& call) { return call.node.op == Op::quantize && tiles_quantize(call); }
 bool uses_tiles(const NodeCall& call) { return sums(call) || quantizes(call); }
 
 /// The instructions' nodes; those that follow use the tiles of what they give.

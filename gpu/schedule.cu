@@ -21,8 +21,8 @@ constexpr Entry kOpsTable[] = {
 static_assert(sizeof(kOpsTable) / sizeof(kOpsTable[0]) == kOpCount);
 
 /// In the order in which they are tried.
-constexpr const Fusion* kFusions[] = {&kOptimizer, &kQuantizeBoth, &kProduct,        &kNormGradSums,
-                                      &kElements,  &kTiles,        &kElementsAndNorm};
+constexpr const Fusion* kFusions[] = {&kOptimizer, &kQuantizeBoth,    &kProduct,   &kNormGradSums,
+                                      &kElements,  &kElementsAndNorm, &kNormTiles, &kTiles};
 
 /// True if one kernel may do all of this: no write covers an input, or where the kernel works in place, it covers that
 /// exactly.

@@ -94,10 +94,11 @@ void launch_walk(const TileWork& work, TileWalk walk, const Encoder& last, const
 
 }  // namespace
 
-bool tiles_quantize_to(const ValueType& packed, uint64_t first_element) {
-  return !has_tensor_scale(packed.spec) &&
-         (fused_blocks_take(packed, first_element) ? packed.spec.element.bits % 2 == 0
-                                                   : fused_columns_take(packed, first_element));
+bool tiles_quantize(const NodeCall& quantize) {
+  const ValueType& packed = quantize.out[0].type;
+  const uint64_t first = first_element_of(quantize);
+  if (quantize.in.size() > 2 || has_tensor_scale(packed.spec)) return false;
+  return fused_blocks_take(packed, first) ? packed.spec.element.bits % 2 == 0 : fused_columns_take(packed, first);
 }
 
 bool tiles_run_programs(const QuantSpec& spec) {

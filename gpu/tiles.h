@@ -18,9 +18,9 @@ struct TileWork {
   float* sums = nullptr;              // of the columns; nullptr: not wanted
 };
 
-/// True if the kernel quantizes to this type: blocks of 16 or 32 with e8m0 scales along either axis, elements of 4, 6
-/// or 8 bits. `first_element`: as in quantize_fast.h.
-bool tiles_quantize_to(const ValueType& packed, uint64_t first_element);
+/// True if the kernel does what the node, a quantization, does: blocks of 16 or 32 with e8m0 scales along either axis,
+/// elements of 4, 6 or 8 bits.
+bool tiles_quantize(const NodeCall& quantize);
 
 /// True if the kernel runs element-wise ops before it quantizes by this spec: e2m1, rne or sr32, and e4m3, rne.
 bool tiles_run_programs(const QuantSpec& spec);

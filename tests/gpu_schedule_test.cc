@@ -37,6 +37,29 @@ TEST(GpuSchedule, sums_join_their_layernorm_and_a_bias_its_gelu) {
   EXPECT_EQ(b.steps(), Names{"elements and norm(add, add, layernorm)"});
 }
 
+/// A residual sum, its norm and the quantizations of that.
+Builder norm_and_tiles(int64_t rows, int64_t width, const char* spec, bool seen) {
+  Builder b(static_cast<uint64_t>(rows + width));
+  const ValueId x = b.parameter({rows, width}), y = b.parameter({rows, width}), gain = b.parameter({width});
+  const ValueId sum = b.node(Op::add, {x, b.node(Op::add, {y, gain})});
+  const ValueId norm = b.node(Op::layernorm, {sum, gain, b.parameter({width})}, {{kNormAttr, 1e-5}});
+  const auto packed = [&](const char* axis) {
+    return b.node(Op::dequantize, {b.node(Op::quantize, {norm}, {{"spec", spec}, {"axis", axis}})});
+  };
+  const ValueId last = packed("last"), first = packed("first");
+  b.graph().results = {last, first, sum};
+  if (seen) b.graph().results.push_back(norm);
+  return b;
+}
+
+TEST(GpuSchedule, quantizations_join_the_norm_that_they_read) {
+  const Names rest = {"dequantize", "dequantize"};
+  EXPECT_EQ(norm_and_tiles(5, 64, "mxfp4", false).steps(),
+            (Names{"norm and tiles(add, add, layernorm, quantize, quantize)", rest[0], rest[1]}));
+  EXPECT_EQ(norm_and_tiles(5, 416, "mxfp4", false).steps(),
+            (Names{"elements(add, add)", "layernorm", "tiles(quantize, quantize)", rest[0], rest[1]}));
+}
+
 TEST(GpuSchedule, parameters_are_updated_together_and_their_gradients_clipped_on_the_way) {
   Builder b(1);
   const ValueId norm = b.parameter({});
@@ -123,6 +146,15 @@ TEST(GpuSchedule, a_value_that_a_later_node_reads_from_memory_ends_the_chain) {
 TEST_F(GpuPlans, blocks_of_every_width_give_the_bits_of_scalar) {
   for (const int64_t width : {1, 7, 32, 100, 129, 384, 385, 1100})
     expect_bits_of_scalar(block(9, width), "width " + std::to_string(width));
+}
+
+TEST_F(GpuPlans, norms_and_their_quantizations_give_the_bits_of_scalar) {
+  for (const int64_t width : {32, 64, 128, 160, 256, 320, 384})
+    for (const int64_t rows : {1, 16, 31, 64, 200})
+      for (const bool seen : {false, true}) {
+        const char* const spec = width == 160 ? "e2m1:b16:e8m0/ceil:rne" : "mxfp4";
+        expect_bits_of_scalar(norm_and_tiles(rows, width, spec, seen), std::to_string(rows) + " rows");
+      }
 }
 
 TEST_F(GpuPlans, gradients_of_every_width_give_the_bits_of_scalar) {
