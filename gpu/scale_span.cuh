@@ -58,30 +58,36 @@ template <bool certifies, bool whole>
 __device__ bool find_spans(const NumberedPiece& p, SpanTable&, RowSpan (&spans)[kAlongRows]) {
   const int lane = static_cast<int>(threadIdx.x) % kChunks;
   const int64_t blocks = scale_blocks(p.w.k);
+  FourSpans<certifies> found[kAlongRows];
+  const auto add_all = [&](auto zero, const auto& add) {
+    using Word = decltype(zero);
+    constexpr int kCodes = sizeof(Word);
+    const uint8_t* codes[kAlongRows];
+#pragma unroll
+    for (int r = 0; r < kAlongRows; ++r) codes[r] = scale_codes(p, source_row<kAlongRows>(p, r));
+#pragma unroll 1
+    for (int64_t block = lane * kCodes; block < blocks; block += kChunks * kCodes) {
+      Word words[kAlongRows];
+#pragma unroll
+      for (int r = 0; r < kAlongRows; ++r) words[r] = __ldg(reinterpret_cast<const Word*>(codes[r] + block));
+#pragma unroll
+      for (int r = 0; r < kAlongRows; ++r) add(found[r], words[r]);
+    }
+  };
+  if (blocks % 16 == 0) {
+    add_all(uint4{}, [](auto& span, const uint4& v) { span.add(v.x), span.add(v.y), span.add(v.z), span.add(v.w); });
+  } else if (blocks % 4 == 0) {
+    add_all(uint32_t{}, [](auto& span, uint32_t v) { span.add(v); });
+  } else {
+    add_all(uint8_t{}, [](auto& span, uint8_t v) { span.add(v); });
+  }
   uint32_t nan = 0;
 #pragma unroll
   for (int r = 0; r < kAlongRows; ++r) {
-    const int64_t row = p.first_row + row_in_piece<kAlongRows>(r);
-    const uint8_t* codes = scale_codes(p, row);
-    const int64_t end = row < p.w.rows ? blocks : 0;
-    FourSpans<certifies> found;
-    if (blocks % 16 == 0) {
-#pragma unroll 1
-      for (int64_t block = lane * 16; block < end; block += kChunks * 16) {
-        const uint4 four = __ldg(reinterpret_cast<const uint4*>(codes + block));
-        found.add(four.x), found.add(four.y), found.add(four.z), found.add(four.w);
-      }
-    } else if (blocks % 4 == 0) {
-#pragma unroll 1
-      for (int64_t block = lane * 4; block < end; block += kChunks * 4)
-        found.add(__ldg(reinterpret_cast<const uint32_t*>(codes + block)));
-    } else {
-#pragma unroll 1
-      for (int64_t block = lane; block < end; block += kChunks) found.add(__ldg(codes + block));
-    }
-    nan |= found.nan;
-    const uint32_t up = largest_half<kChunks>(found.up[0], found.up[1]);
-    spans[r] = span_of(up, certifies ? largest_half<kChunks>(found.down[0], found.down[1]) : 0);
+    const FourSpans<certifies>& f = found[r];
+    nan |= f.nan;
+    const uint32_t up = largest_half<kChunks>(f.up[0], f.up[1]);
+    spans[r] = span_of(up, certifies ? largest_half<kChunks>(f.down[0], f.down[1]) : 0);
   }
   return nan != 0;
 }
@@ -111,18 +117,15 @@ __device__ inline void collect_largest(uint32_t (&words)[4],
 template <bool certifies, bool whole>
 __device__ bool find_spans(const NumberedPiece& p, SpanTable& table, RowSpan (&spans)[kGroupRows]) {
   constexpr int kTogether = kWideningThreads / kGroupRows;
-  const int64_t row = p.first_row + row_in_piece<kGroupRows>(0), blocks = scale_blocks(p.w.k);
-  const int64_t step = p.w.places.block_step;
+  const int64_t row = source_row<kGroupRows>(p, 0), blocks = scale_blocks(p.w.k), step = p.w.places.block_step;
   const int rows = static_cast<int>(least(p.w.rows - row, kGroupRows));
+  const bool one = p.w.places.row_shift != 0;
+  const uint8_t* codes = scale_codes(p, row);
   FourSpans<certifies> found[2];
-  if (rows > 0) {
-    const bool one = p.w.places.row_shift != 0;
-    const uint8_t* codes = scale_codes(p, row);
 #pragma unroll(whole ? 8 : 1)
-    for (int64_t block = threadIdx.x / kGroupRows; block < blocks; block += kTogether) {
-      const uint2 eight = eight_scales<whole>(codes + block * step, one, rows);
-      found[0].add(eight.x), found[1].add(eight.y);
-    }
+  for (int64_t block = threadIdx.x / kGroupRows; block < blocks; block += kTogether) {
+    const uint2 eight = eight_scales<whole>(codes + block * step, one, rows);
+    found[0].add(eight.x), found[1].add(eight.y);
   }
   uint32_t up[4] = {found[0].up[0], found[0].up[1], found[1].up[0], found[1].up[1]};
   uint32_t down[4] = {found[0].down[0], found[0].down[1], found[1].down[0], found[1].down[1]};

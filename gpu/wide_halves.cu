@@ -44,8 +44,8 @@ struct HalfChunks {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t select = magnitudes >> (16 * half);
-      const uint32_t low = __byte_perm(table.low[0], table.low[1], select);
-      const uint32_t high = __byte_perm(table.high[0], table.high[1], select) |
+      const uint32_t low = permute_bytes(table.low[0], table.low[1], select);
+      const uint32_t high = permute_bytes(table.high[0], table.high[1], select) |
                             (permute_bytes(signed_codes, even, kSignBytes[half]) & 0x80808080u);
       words[2 * half] = __byte_perm(low, high, 0x5140);
       words[2 * half + 1] = __byte_perm(low, high, 0x7362);
@@ -56,7 +56,7 @@ struct HalfChunks {
 };
 
 __global__ void __launch_bounds__(kWideningThreads, 4) widen_to_halves(const __grid_constant__ Widenings all) {
-  widen_piece<HalfChunks>(piece_at(all, blockIdx.x));
+  widen_piece<HalfChunks>(own_piece(all));
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kWideningThreads, 4) widen_to_halves(const __g
 WidePair widen_halves(const NarrowOperand& a, const NarrowOperand& b, Context& context) {
   using Chunks = HalfChunks<kAlongRows, true>;
   const WideningPair pair = widening_pair({&a, 1}, {&b, 1}, kChunks * Chunks::kChunkK, Chunks::kScaleShift, context);
-  context.launch(widen_to_halves, Context::per_block(pair.work.pieces, kWideningThreads), pair.work);
+  context.launch(widen_to_halves, grid_of(pair.work), pair.work);
   return pair.wide;
 }
 

@@ -10,7 +10,7 @@ namespace fp4sim::gpu {
 namespace {
 
 constexpr int kThreads = kWideningThreads;
-constexpr int kResident = 4;  // blocks of a multiprocessor, for which the registers must do
+constexpr int kResident = 4, kCertifying = 3;  // blocks of a multiprocessor, for which the registers must do
 constexpr int kLargestFold = 13, kLargestShift = 3;
 constexpr int kLeastExponent = -60,
               kMostExponent = 50;  // of scales: all sums are then normal numbers, and exact powers
@@ -67,7 +67,7 @@ __device__ uint4 e5m2_chunk(const uint32_t (&codes)[2], int code, int least, uin
   for (int i = 0; i < 4; ++i) {
     const uint32_t select = (codes[i / 2] & 0x77777777u) >> (16 * (i % 2));
     const uint32_t signs = permute_bytes(codes[i / 2], codes[i / 2] << 4, kSignBytes[i % 2]);
-    bytes[i] = __byte_perm(low, high, select) | (signs & 0x80808080u);
+    bytes[i] = permute_bytes(low, high, select) | (signs & 0x80808080u);
   }
   return make_uint4(bytes[0], bytes[1], bytes[2], bytes[3]);
 }
@@ -214,18 +214,17 @@ struct SideUnits {
 
 __global__ void __launch_bounds__(kThreads, kResident)
     widen_plain(const __grid_constant__ Widenings all, const __grid_constant__ SideUnits units) {
-  const NumberedPiece p = piece_at(all, blockIdx.x);
-  widen_piece<PlainUnits>(p, p.number < all.of[1].first_piece ? units.a : units.b);
+  widen_piece<PlainUnits>(own_piece(all), blockIdx.x < all.of[1].first_column ? units.a : units.b);
 }
 
 __global__ void __launch_bounds__(kThreads, kResident) fold(const __grid_constant__ Widenings all) {
   __shared__ SpanTable table;
-  widen_piece<Folding>(piece_at(all, blockIdx.x), table);
+  widen_piece<Folding>(own_piece(all), table);
 }
 
-__global__ void __launch_bounds__(kThreads, kResident) fold_or_certify(const __grid_constant__ Widenings all) {
+__global__ void __launch_bounds__(kThreads, kCertifying) fold_or_certify(const __grid_constant__ Widenings all) {
   __shared__ CertifyingTable table;
-  widen_piece<Certifying>(piece_at(all, blockIdx.x), table);
+  widen_piece<Certifying>(own_piece(all), table);
 }
 
 /// The pieces of units as E5M2 numbers, unless every tile is certified.
@@ -233,8 +232,8 @@ __global__ void __launch_bounds__(kThreads, kResident)
     fold_rest(const __grid_constant__ Widenings all, const __grid_constant__ Certificates certificates) {
   __shared__ float bands[2 * kMostBands];
   if (TileFilter(certificates, bands).all_certified()) return;
-  for (uint32_t item = blockIdx.x; item < all.pieces; item += gridDim.x) {
-    const NumberedPiece p = piece_at(all, item);
+  for (uint32_t column = blockIdx.x; column < all.columns; column += gridDim.x) {
+    const NumberedPiece p = piece_at(all, column, blockIdx.y);
     if (__ldcg(p.squares()) < __uint_as_float(kF32Inf)) widen_piece<Refolding>(p);
   }
 }
@@ -304,8 +303,8 @@ WideningPair widening_pair(std::span<const NarrowOperand> a, std::span<const Nar
   work.range = range_of(row_blocks, work.slices, context.multiprocessors());
   work.ranges = static_cast<uint32_t>(ceil_div(work.slices, work.range));
   for (Widening& w : Side(work.of, work.count)) {
-    w.first_piece = work.pieces;
-    work.pieces += static_cast<uint32_t>(w.matrices) * w.row_pieces * work.ranges;
+    w.first_column = work.columns;
+    work.columns += static_cast<uint32_t>(w.matrices) * w.row_pieces;
   }
   return pair;
 }
@@ -313,7 +312,7 @@ WideningPair widening_pair(std::span<const NarrowOperand> a, std::span<const Nar
 WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& context) {
   const WideningPair pair = widening_pair({&a, 1}, {&b, 1}, kSliceBytes, kBlockShift, context);
   const SideUnits units{units_of(a.view.quantizer.element), units_of(b.view.quantizer.element)};
-  context.launch(widen_plain, Context::per_block(pair.work.pieces, kThreads), pair.work, units);
+  context.launch(widen_plain, grid_of(pair.work), pair.work, units);
   return pair.wide;
 }
 
@@ -331,17 +330,19 @@ FoldedPair fold_scales(std::span<const NarrowOperand> a, std::span<const NarrowO
       factors += w.matrices * rows, squares += w.matrices * norms;
     }
   }
-  work.unfit = context.scratch<uint8_t>(work.pieces);
+  work.unfit = context.scratch<uint8_t>(work.pieces());
   Certificates certificates{norms_of(sides[0], work.ranges), norms_of(sides[1], work.ranges), Tiles::certified};
   certifies = certifies && certificates.matrices() <= kMostBands && work.range * kSliceBytes <= kLongest;
   if (!certifies) certificates.which = Tiles::all;
-  context.launch(certifies ? fold_or_certify : fold, Context::per_block(work.pieces, kThreads), work);
-  return {wide, factors_of(sides[0]), factors_of(sides[1]), {work.unfit, work.pieces}, certificates, work};
+  context.launch(certifies ? fold_or_certify : fold, grid_of(work), work);
+  return {wide, factors_of(sides[0]), factors_of(sides[1]), {work.unfit, work.pieces()}, certificates, work};
 }
 
 void fold_units(const FoldedPair& pair, const Certificates& certificates, Context& context) {
-  const int64_t blocks = std::min<int64_t>(pair.work.pieces, kResident * context.multiprocessors());
-  context.launch(fold_rest, Context::per_block(blocks, kThreads), pair.work, certificates);
+  Grid grid = grid_of(pair.work);
+  const int64_t few = ceil_div(kResident * context.multiprocessors(), pair.work.ranges);
+  grid.blocks.x = std::min(grid.blocks.x, static_cast<unsigned>(few));
+  context.launch(fold_rest, grid, pair.work, certificates);
 }
 
 }  // namespace fp4sim::gpu

@@ -11,7 +11,7 @@
 namespace fp4sim::gpu {
 
 constexpr int kSliceBytes = 128;   // of k in one row
-constexpr int64_t kWideRows = 64;  // rows are padded with zeros to a multiple of it
+constexpr int64_t kWideRows = 64;  // rows are padded to a multiple of it, with anything
 
 /// [matrix][slice of k][row][128 bytes], 16-byte chunk c of a row at place c ^ row mod 8: any eight rows and more of a
 /// slice are one piece of memory, as shared memory holds them.
@@ -38,10 +38,10 @@ struct Widening {
   int64_t matrices, rows, k;
   bool last;  // k lies along the rows of codes
   uint8_t* to;
-  float* factors;        // [matrix][padded row]: the value of 1 of the row, where it has one
-  float* squares;        // of RowNorms
-  uint32_t row_pieces;   // of a matrix, one below the other
-  uint32_t first_piece;  // its number
+  float* factors;         // [matrix][padded row]: the value of 1 of the row, where it has one
+  float* squares;         // of RowNorms
+  uint32_t row_pieces;    // of a matrix, one below the other
+  uint32_t first_column;  // of the grid of pieces
 
   FP4SIM_HD int64_t padded_rows() const { return row_pieces * kWideRows; }
 };
@@ -51,10 +51,12 @@ struct Widening {
 struct Widenings {
   Widening of[2 * kMostGrouped];
   int count;
-  int64_t slices;  // of every operand
-  int64_t range;   // slices of a piece
-  uint32_t ranges, pieces;
-  uint8_t* unfit;  // of each piece
+  int64_t slices;            // of every operand
+  int64_t range;             // slices of a piece
+  uint32_t columns, ranges;  // of pieces: row pieces of all matrices of all operands; ranges
+  uint8_t* unfit;            // of each piece
+
+  FP4SIM_HD int64_t pieces() const { return int64_t{columns} * ranges; }
 };
 
 /// On the device: whether some row's exponents do not fit into E5M2.

@@ -49,15 +49,18 @@ struct NumberedPiece : Piece {
   }
 };
 
-__device__ inline NumberedPiece piece_at(const Widenings& all, uint32_t number) {
+/// The piece of range `range` that is piece `column` of all operands' rows.
+__device__ inline NumberedPiece piece_at(const Widenings& all, uint32_t column, uint32_t range) {
   int operand = 0;
-  while (operand + 1 < all.count && number >= all.of[operand + 1].first_piece) ++operand;
+  while (operand + 1 < all.count && column >= all.of[operand + 1].first_column) ++operand;
   const Widening& w = all.of[operand];
-  const uint32_t inside = number - w.first_piece, outer = inside / w.row_pieces, row_piece = inside % w.row_pieces;
-  const uint32_t matrix = outer / all.ranges, range = outer % all.ranges;
-  const int64_t first = range * all.range;
-  return {{matrix, row_piece * kWideRows, first, least(first + all.range, all.slices)}, all, w, number, range};
+  const uint32_t inside = column - w.first_column, matrix = w.matrices == 1 ? 0 : inside / w.row_pieces;
+  const int64_t first = range * all.range, first_row = (inside - matrix * w.row_pieces) * kWideRows;
+  return {
+      {matrix, first_row, first, least(first + all.range, all.slices)}, all, w, range * all.columns + column, range};
 }
+/// The piece of this block of threads in a grid of all (columns, ranges).
+__device__ inline NumberedPiece own_piece(const Widenings& all) { return piece_at(all, blockIdx.x, blockIdx.y); }
 
 /// Where row `row` of the first slice of a piece lies.
 __device__ inline uint8_t* place_of_row(const NumberedPiece& p, int64_t row) {
@@ -93,6 +96,13 @@ __device__ inline void turn_nibbles(uint32_t (&codes)[count], int first) {
   for (int i = 0; i < 4; ++i) codes[first + 2 * i] = even[i], codes[first + 2 * i + 1] = odd[i];
 }
 
+/// The row of the matrix that row r of the thread's is made of: rows that only pad the operand repeat the last ones.
+template <int rows>
+__device__ inline int64_t source_row(const NumberedPiece& p, int r) {
+  constexpr int kStep = rows == kGroupRows ? kGroupRows : 1;
+  return least(p.first_row + row_in_piece<rows>(r), (p.w.rows - 1) / kStep * kStep);
+}
+
 /// Words of codes of one chunk.
 template <class Encoder>
 constexpr int kChunkWords = Encoder::kChunkK / 8;
@@ -119,16 +129,16 @@ __device__ void widen_along(const NumberedPiece& p, Encoder& encoder) {
   constexpr int kBatch = whole ? 8 / kWords : 1, kBatchK = kBatch * kSliceK;
   const Widening& w = p.w;
   const int chunk = static_cast<int>(threadIdx.x) % kChunks;
-  const int64_t row = p.first_row + row_in_piece<kAlongRows>(0), first_k = p.first_slice * kSliceK + chunk * kK;
-  const int64_t row_step = kPieceRows * w.row_bytes, slice_bytes = w.padded_rows() * kSliceBytes;
-  const uint8_t* from = w.codes + (p.matrix * w.rows + row) * w.row_bytes + first_k / 2;
-  const uint8_t* scales[kAlongRows] = {};
-  if constexpr (Encoder::kScaled) {
+  const int64_t first_k = p.first_slice * kSliceK + chunk * kK, slice_bytes = w.padded_rows() * kSliceBytes;
+  const uint8_t *from[kAlongRows], *scales[kAlongRows];
 #pragma unroll
-    for (int r = 0; r < kAlongRows; ++r)
-      scales[r] = scale_codes(p, row + r * kPieceRows) + (first_k >> Encoder::kScaleShift);
+  for (int r = 0; r < kAlongRows; ++r) {
+    const int64_t row = source_row<kAlongRows>(p, r);
+    from[r] = w.codes + (p.matrix * w.rows + row) * w.row_bytes + first_k / 2;
+    if constexpr (Encoder::kScaled) scales[r] = scale_codes(p, row) + (first_k >> Encoder::kScaleShift);
   }
-  uint8_t* to = place_of_row(p, row) + (chunk ^ (static_cast<int>(row) & (kGroupRows - 1))) * kChunk;
+  const int in_piece = row_in_piece<kAlongRows>(0);
+  uint8_t* to = place_of_row(p, p.first_row + in_piece) + (chunk ^ in_piece % kGroupRows) * kChunk;
   int64_t left = least(w.k, p.last_slice * kSliceK) - first_k;  // codes of a row from the next chunk on
 #pragma unroll 1
   for (int64_t slices = p.last_slice - p.first_slice; slices > 0; slices -= kBatch, left -= kBatchK) {
@@ -141,13 +151,13 @@ __device__ void widen_along(const NumberedPiece& p, Encoder& encoder) {
         scale[r][i] = 0;
 #pragma unroll
         for (uint32_t& c : codes[r][i]) c = 0;
-        if (here <= i * kSliceK || row + r * kPieceRows >= w.rows) continue;
+        if (here <= i * kSliceK) continue;
         if constexpr (Encoder::kScaled) scale[r][i] = __ldg(scales[r] + (i * kSliceK >> Encoder::kScaleShift));
-        load_chunk<whole>(from + r * row_step + i * kSliceK / 2, here - i * kSliceK, codes[r][i]);
+        load_chunk<whole>(from[r] + i * kSliceK / 2, here - i * kSliceK, codes[r][i]);
       }
+      from[r] += kBatchK / 2;
       if constexpr (Encoder::kScaled) scales[r] += kBatchK >> Encoder::kScaleShift;
     }
-    from += kBatchK / 2;
     if (slices == p.last_slice - p.first_slice) encoder.start(p);
 #pragma unroll
     for (int i = 0; i < kBatch; ++i, to += slice_bytes) {
@@ -183,14 +193,14 @@ __device__ void widen_across(const NumberedPiece& p, Encoder& encoder) {
   const Widening& w = p.w;
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   const int chunk = warp % kHalves * (kChunks / kHalves) + lane / kGroupRows;
-  const int64_t row = p.first_row + lane % kGroupRows * kGroupRows, slice = p.first_slice + warp / kHalves;
+  const int64_t row = source_row<kGroupRows>(p, 0), slice = p.first_slice + warp / kHalves;
   const int64_t k = slice * kSliceK + chunk * kK, slice_bytes = w.padded_rows() * kSliceBytes;
   const int rows = static_cast<int>(least(w.rows - row, kGroupRows));
   const uint8_t* from = w.codes + (p.matrix * w.k + k) * w.row_bytes + row / 2;
   const uint8_t* scales = nullptr;
   if constexpr (Encoder::kScaled) scales = scale_codes(p, row) + (k >> Encoder::kScaleShift) * w.places.block_step;
-  uint8_t* to = place_of_row(p, row) + warp / kHalves * slice_bytes;
-  int64_t left = rows > 0 ? least(w.k, p.last_slice * kSliceK) - k : 0;  // codes of the row from here on
+  uint8_t* to = place_of_row(p, p.first_row + row_in_piece<kGroupRows>(0)) + warp / kHalves * slice_bytes;
+  int64_t left = least(w.k, p.last_slice * kSliceK) - k;  // codes of a row from here on
   int64_t slices = p.last_slice - slice;
 #pragma unroll 1
   for (bool first = true; first || slices > 0; slices -= kTogether, left -= kTogether * kSliceK, first = false) {
@@ -242,6 +252,13 @@ __device__ inline void widen_piece(const NumberedPiece& p, Args&... args) {
     Encoder<kGroupRows, false> encoder{args...};
     widen_across<false>(p, encoder);
   }
+}
+
+/// One block of threads for each piece. Host only.
+inline Grid grid_of(const Widenings& all) {
+  Grid grid = Context::per_block(all.columns, kWideningThreads);
+  grid.blocks.y = all.ranges;
+  return grid;
 }
 
 /// The widening of two sides, and where the sides lie.
