@@ -89,15 +89,19 @@ __global__ void __launch_bounds__(kRowThreads)
   if (lane_index() == 0) centers[2 * index] = xh.mean, centers[2 * index + 1] = xh.r;
 }
 
-/// Gradients around a layernorm: dy, or dy + more into `dy_sum`; dx; other + dx into `dx_sum`. nullptr: not there.
+constexpr int kMostSumsBefore = 2;
+
+/// Gradients around a layernorm: dy, or dy + more[0] (+ more[1]) into `sum` as far as they are there; dx; other + dx
+/// into `dx_sum`. nullptr: not there.
 struct NormGradSums {
-  const float *dy, *more;
-  float *dy_sum, *dx;
+  const float *dy, *more[kMostSumsBefore];
+  float *sum[kMostSumsBefore], *dx;
   const float* other;
   float* dx_sum;
 };
 
-template <int kPer>
+/// kBefore: sums before the norm that there may be, at least 1.
+template <int kPer, int kBefore>
 __global__ void __launch_bounds__(kRowThreads)
     layernorm_grad_sums_kernel(NormGradSums sums, const float* __restrict__ xs, const float* __restrict__ g,
                                float* centers, NormRows s) {
@@ -106,14 +110,16 @@ __global__ void __launch_bounds__(kRowThreads)
   const HeldRow<kPer> row(s.n);
   const auto x = row.values(xs + first);
   auto h = row.values(sums.dy + first);
-  typename HeldRow<kPer>::Values other = {};
+  typename HeldRow<kPer>::Values other = {}, more[kBefore] = {};
   if (sums.other != nullptr) other = row.values(sums.other + first);
-  if (sums.more != nullptr) {
-    const auto more = row.values(sums.more + first);
-    row.each([&](int k) {
-      h[k] = h[k] + more[k];
-      sums.dy_sum[first + row.at(k)] = h[k];
-    });
+#pragma unroll
+  for (int i = 0; i < kBefore; ++i)
+    if (sums.more[i] != nullptr) more[i] = row.values(sums.more[i] + first);
+#pragma unroll
+  for (int i = 0; i < kBefore; ++i) {
+    if (sums.more[i] == nullptr) continue;
+    row.each([&](int k) { h[k] = h[k] + more[i][k]; });
+    if (sums.sum[i] != nullptr) row.each([&](int k) { sums.sum[i][first + row.at(k)] = h[k]; });
   }
   row.each([&](int k) { h[k] = h[k] * g[row.at(k)]; });
   const Centered xh = layernorm_grad_row(row, x, h, s, [&](int k, float v) {
@@ -138,41 +144,57 @@ constexpr int64_t kMostWithSums = 512;  // elements of a row that a warp holds t
 bool is_sum(const NodeCall& call) {
   return call.node.op == Op::add && count_in(call, 0) == count_in(call, 1) && count_in(call, 0) > 0;
 }
-bool starts(const NodeCall& first) {
-  return is_sum(first) ||
-         (first.node.op == Op::layernorm_grad && matrix_view(first.in[0].type.shape).cols <= kMostWithSums);
+bool is_held(const NodeCall& call) {
+  return call.node.op == Op::layernorm_grad && matrix_view(call.in[0].type.shape).cols <= kMostWithSums;
 }
+/// Where the layernorm_grad is among the chain's nodes; their number: nowhere.
+size_t norm_at(const Chain& chain) {
+  size_t at = 0;
+  while (at < chain.nodes.size() && chain.nodes[at].node->op != Op::layernorm_grad) ++at;
+  return at;
+}
+bool starts(const NodeCall& first) { return is_sum(first) || is_held(first); }
 bool extends(const Chain& chain, const NodeCall& next) {
-  const Node& last = *chain.nodes.back().node;
-  if (last.op == Op::layernorm_grad) return is_sum(next);
-  return chain.nodes.size() == 1 && next.node.op == Op::layernorm_grad && next.node.inputs[0] == last.outputs[0] &&
-         matrix_view(next.in[0].type.shape).cols <= kMostWithSums;
+  const size_t count = chain.nodes.size(), norm = norm_at(chain);
+  if (norm < count) return norm == count - 1 && is_sum(next);  // one sum behind it
+  if (is_sum(next)) return count < kMostSumsBefore;
+  return is_held(next) && next.node.inputs[0] == chain.nodes.back().node->outputs[0];
 }
-bool complete(const Chain& chain) { return chain.nodes.size() >= 2; }
+bool complete(const Chain& chain) { return chain.nodes.size() >= 2 && norm_at(chain) < chain.nodes.size(); }
+
+/// The input of a sum that the chain does not give.
+const float* other_of(const NodeCall& sum, const BoundNode& before) {
+  return in_data<float>(sum, sum.node.inputs[0] == before.node->outputs[0] ? 1 : 0);
+}
 
 void launch_sums(std::span<const Chain> chains, Context& context) {
   const Chain& chain = chains[0];
-  const bool sum_before = chain.nodes[0].node->op == Op::add;
-  const size_t at = sum_before ? 1 : 0;
+  const size_t at = norm_at(chain);
   const NodeCall call = chain.nodes[at].call();
-  NormGradSums sums{in_data<float>(call, 0), nullptr, nullptr, nullptr, nullptr, nullptr};
-  if (sum_before) {
-    const NodeCall sum = chain.nodes[0].call();
-    sums.dy = in_data<float>(sum, 0);
-    sums.more = in_data<float>(sum, 1);
-    sums.dy_sum = chain.stored[0] ? out_data<float>(sum) : context.scratch<float>(count_out(sum));
+  NormGradSums sums{};
+  sums.dy = in_data<float>(chain.nodes[0].call(), 0);
+  const float* dy = sums.dy;  // of the norm
+  for (size_t i = 0; i < at; ++i) {
+    const NodeCall sum = chain.nodes[i].call();
+    sums.more[i] = i == 0 ? in_data<float>(sum, 1) : other_of(sum, chain.nodes[i - 1]);
+    if (chain.stored[i])
+      sums.sum[i] = out_data<float>(sum);
+    else if (i + 1 == at)
+      sums.sum[i] = context.scratch<float>(count_out(sum));
+    dy = sums.sum[i];
   }
   if (chain.stored[at]) sums.dx = out_data<float>(call);
   if (at + 1 < chain.nodes.size()) {
     const NodeCall sum = chain.nodes[at + 1].call();
-    sums.other = in_data<float>(sum, sum.node.inputs[0] == call.node.outputs[0] ? 1 : 0);
+    sums.other = other_of(sum, chain.nodes[at]);
     sums.dx_sum = out_data<float>(sum);
   }
   const NormRows s = norm_rows(call, 1);
   const float* x = in_data<float>(call, 1);
   float* centers = context.scratch<float>(2 * s.rows);
   const auto launch = [&]<int kPer>(std::integral_constant<int, kPer>) {
-    context.launch(layernorm_grad_sums_kernel<kPer>, row_grid(s.rows), sums, x, in_data<float>(call, 2), centers, s);
+    const auto kernel = at <= 1 ? layernorm_grad_sums_kernel<kPer, 1> : layernorm_grad_sums_kernel<kPer, 2>;
+    context.launch(kernel, row_grid(s.rows), sums, x, in_data<float>(call, 2), centers, s);
   };
   if (s.n <= 128)
     launch(std::integral_constant<int, 4>());
@@ -182,8 +204,7 @@ void launch_sums(std::span<const Chain> chains, Context& context) {
     launch(std::integral_constant<int, 12>());
   else
     launch(std::integral_constant<int, 16>());
-  sum_columns<LayerGains>(context, sum_before ? sums.dy_sum : sums.dy, x, centers, s.rows, s.n,
-                          {{out_data<float>(call, 1), out_data<float>(call, 2)}});
+  sum_columns<LayerGains>(context, dy, x, centers, s.rows, s.n, {{out_data<float>(call, 1), out_data<float>(call, 2)}});
 }
 
 }  // namespace
