@@ -9,6 +9,13 @@ namespace {
 using Shape = PanelShape<8, 8, 3, 4, 4>;
 static_assert(Shape::kTileM == 128 && Shape::kTileN == 64);
 
+template <bool zeros>
+auto kernel_for(const Operand& a, const Operand& b) {
+  if (a.k_stride == 1)
+    return b.k_stride == 1 ? triangles_kernel<Shape, true, true, zeros> : triangles_kernel<Shape, true, false, zeros>;
+  return b.k_stride == 1 ? triangles_kernel<Shape, false, true, zeros> : triangles_kernel<Shape, false, false, zeros>;
+}
+
 }  // namespace
 
 void matmul_triangles(const Operand& a, const Operand& b, const KnownTriangles& known, const Epilogue& epilogue,
@@ -23,10 +30,7 @@ void matmul_triangles(const Operand& a, const Operand& b, const KnownTriangles& 
                       false,
                       y,
                       nullptr};
-  const bool a_contiguous = a.k_stride == 1, b_contiguous = b.k_stride == 1;
-  const auto kernel =
-      a_contiguous ? (b_contiguous ? triangles_kernel<Shape, true, true> : triangles_kernel<Shape, true, false>)
-                   : (b_contiguous ? triangles_kernel<Shape, false, true> : triangles_kernel<Shape, false, false>);
+  const auto kernel = known.a_lower || known.a_upper ? kernel_for<true>(a, b) : kernel_for<false>(a, b);
   context.launch(kernel, Context::per_block(grid.tiles(), kPanelThreads), a, b, grid, epilogue, known);
 }
 

@@ -38,8 +38,11 @@ struct FourBf16 {
 FourF32 four_of(const float*);
 FourBf16 four_of(const uint16_t*);
 
-/// One slice of kRows rows of an operand on its way to a buffer: `begin` starts, `finish` ends it before a barrier.
-/// What lies outside of the operand is zero. Through registers, widened on the way.
+constexpr int kLoadRows = 32;  // rows that the block loads at once
+
+/// One slice of kRows rows of an operand on its way to a buffer: `begin` starts, `finish` ends it before a barrier;
+/// `take` says which loads of kLoadRows rows are wanted, if not all. What lies outside of the operand is zero. Through
+/// registers, widened on the way.
 template <class T, int kRows, bool k_contiguous>
 class SliceLoader {
  public:
@@ -55,16 +58,19 @@ class SliceLoader {
         stride_(k_contiguous ? o.k : o.rows),
         vectors_(o.aligned() && rows_left_ == kRows) {}
 
+  __device__ void take(int first, int last) { first_ = first, last_ = last; }
+
   /// Reads the next slice, of which `k_left` k exist.
   __device__ void begin(int64_t k_left, float (*)[kPitch]) {
     if (vectors_ && k_left >= kPanelSlice) {
 #pragma unroll
-      for (int i = 0; i < kLoads; ++i) held_[i].read(from_ + i * across());
+      for (int i = 0; i < kLoads; ++i)
+        if (takes(i)) held_[i].read(from_ + i * across());
     } else {
       const int left = static_cast<int>(least(k_left, kPanelSlice)) - k_;
 #pragma unroll
       for (int i = 0; i < kLoads; ++i) {
-        const int rows_left = rows_left_ - row_ - i * kAcross;
+        const int rows_left = takes(i) ? rows_left_ - row_ - i * kLoadRows : 0;
         held_[i].read_some(from_ + i * across(),
                            k_contiguous ? (rows_left > 0 ? left : 0) : (left > 0 ? rows_left : 0));
       }
@@ -74,8 +80,9 @@ class SliceLoader {
   __device__ void finish(float (*slice)[kPitch]) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
+      if (!takes(i)) continue;
       const float4 v = held_[i].values();
-      const int row = row_ + i * kAcross;
+      const int row = row_ + i * kLoadRows;
       if (k_contiguous) {
         slice[k_][row] = v.x, slice[k_ + 1][row] = v.y, slice[k_ + 2][row] = v.z, slice[k_ + 3][row] = v.w;
       } else {
@@ -85,11 +92,12 @@ class SliceLoader {
   }
 
  private:
-  static constexpr int kAcross = 32;  // rows between two loads of a thread
-  static constexpr int kLoads = kRows / kAcross;
-  __device__ int64_t across() const { return k_contiguous ? kAcross * stride_ : kAcross; }
+  static constexpr int kLoads = kRows / kLoadRows;
+  __device__ int64_t across() const { return k_contiguous ? kLoadRows * stride_ : kLoadRows; }
+  __device__ bool takes(int i) const { return i >= first_ && i < last_; }
 
   int row_, k_, rows_left_;
+  int first_ = 0, last_ = kLoads;
   const T* from_;
   int64_t stride_;
   bool vectors_;
@@ -110,13 +118,16 @@ class SliceLoader<float, kRows, false> {
         advance_(kPanelSlice * o.rows),
         vectors_(o.aligned() && rows_left_ == kRows) {}
 
+  __device__ void take(int first, int last) { first_ = first * kLoadRows, last_ = last * kLoadRows; }
+
   __device__ void begin(int64_t k_left, float (*slice)[kPitch]) {
     if (vectors_ && k_left >= kPanelSlice) {
 #pragma unroll
-      for (int i = 0; i < kRows; i += kAcross) copy_async16(&slice[k_][row_ + i], from_ + i);
+      for (int i = 0; i < kRows; i += kLoadRows)
+        if (i >= first_ && i < last_) copy_async16(&slice[k_][row_ + i], from_ + i);
     } else {
 #pragma unroll 1
-      for (int i = 0; i < kRows; i += kAcross)
+      for (int i = first_; i < last_; i += kLoadRows)
 #pragma unroll
         for (int c = i; c < i + 4; ++c) slice[k_][row_ + c] = k_ < k_left && row_ + c < rows_left_ ? from_[c] : 0.0f;
     }
@@ -126,9 +137,8 @@ class SliceLoader<float, kRows, false> {
   __device__ void finish(float (*)[kPitch]) const { wait_copies<0>(); }
 
  private:
-  static constexpr int kAcross = 32;
-
   int row_, k_, rows_left_;
+  int first_ = 0, last_ = kRows;
   const float* from_;
   int64_t advance_;
   bool vectors_;

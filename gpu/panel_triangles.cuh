@@ -67,13 +67,14 @@ __device__ float zeros_of(const Operand& b, int64_t matrix, int64_t first_row, i
   return sum;
 }
 
-template <class Shape, bool a_contiguous, bool b_contiguous>
+/// zeros: whether operand a has any that are known.
+template <class Shape, bool a_contiguous, bool b_contiguous, bool zeros>
 __global__ void __launch_bounds__(kPanelThreads, Shape::kBlocks)
     triangles_kernel(Operand a, Operand b, TileGrid grid, Epilogue epilogue, KnownTriangles known) {
   using LoaderA = SliceLoader<float, Shape::kTileM, a_contiguous>;
   using LoaderB = SliceLoader<float, Shape::kTileN, b_contiguous>;
   using Outputs = PanelOutputs<Shape>;
-  static_assert(Shape::kWarpsN == 1 && Shape::kWarpM % kPanelSlice == 0);
+  static_assert(Shape::kWarpsN == 1 && Shape::kWarpM % kPanelSlice == 0 && Shape::kTileM % kLoadRows == 0);
   __shared__ __align__(16) float slices_a[2][kPanelSlice + 1][LoaderA::kPitch];
   __shared__ __align__(16) float slices_b[2][kPanelSlice + 1][LoaderB::kPitch];
   const Tile tile = triangle_tile(grid, known, blockIdx.x, Shape::kTileM, Shape::kTileN);
@@ -86,18 +87,26 @@ __global__ void __launch_bounds__(kPanelThreads, Shape::kBlocks)
   const int col = Outputs::SideN::first(Shape::lane_col(lane));
   const int64_t warp_row = tile.first_row + warp * Shape::kWarpM;
   const bool idle = warp_row >= grid.m || (known.upper_unread && tile.first_col >= warp_row + Shape::kWarpM);
-  bool skips = known.a_lower || known.a_upper;
+  bool skips = zeros;
   Outputs out;
   for (int64_t panel = 0; panel < grid.panels;) {
     const KRange all{panel * kPanel, least((panel + 1) * kPanel, grid.k)};
     const KRange block = skips ? all.part_of(known, tile.first_row, Shape::kTileM) : all;
     const KRange own = idle ? KRange{0, 0} : skips ? all.part_of(known, warp_row, Shape::kWarpM) : all;
-    float zeros = 0.0f;
+    float left_out = 0.0f;
     out.clear();
     __syncthreads();  // readers of the panel before
     if (block.first < block.last) {
       LoaderA loader_a(a, tile.matrix, tile.first_row, block.first);
       LoaderB loader_b(b, tile.matrix, tile.first_col, block.first);
+      const auto take_rows = [&](int64_t k) {
+        if (!skips) return;
+        const int rows = static_cast<int>(k - tile.first_row);  // that are zero if lower, from here on if upper
+        constexpr int kLoads = Shape::kTileM / kLoadRows;
+        const int loads = rows < 0 ? 0 : rows / kLoadRows;
+        loader_a.take(known.a_lower ? loads : 0, known.a_upper && loads < kLoads ? loads + 1 : kLoads);
+      };
+      take_rows(block.first);
       loader_a.begin(block.last - block.first, slices_a[0]);
       loader_b.begin(block.last - block.first, slices_b[0]);
       loader_a.finish(slices_a[0]);
@@ -107,6 +116,7 @@ __global__ void __launch_bounds__(kPanelThreads, Shape::kBlocks)
       for (int64_t k = block.first; k < block.last; k += kPanelSlice, buffer ^= 1) {
         const bool more = k + kPanelSlice < block.last;
         if (more) {  // readers of the other buffer have passed the barrier
+          take_rows(k + kPanelSlice);
           loader_a.begin(block.last - k - kPanelSlice, slices_a[buffer ^ 1]);
           loader_b.begin(block.last - k - kPanelSlice, slices_b[buffer ^ 1]);
         }
@@ -114,7 +124,8 @@ __global__ void __launch_bounds__(kPanelThreads, Shape::kBlocks)
         if (!own.holds(k)) {
           constexpr int kQuads = Shape::kTileN / 4;
           for (int i = lane; skips && i < kPanelSlice * kQuads; i += kWarp)
-            zeros = add_zeros(zeros, *reinterpret_cast<const float4*>(&slices_b[buffer][i / kQuads][i % kQuads * 4]));
+            left_out =
+                add_zeros(left_out, *reinterpret_cast<const float4*>(&slices_b[buffer][i / kQuads][i % kQuads * 4]));
         } else if (block.last - k >= kPanelSlice) {
           out.template add_slice<LoaderA::kPitch, LoaderB::kPitch>(from_a, from_b);
         } else {
@@ -130,9 +141,9 @@ __global__ void __launch_bounds__(kPanelThreads, Shape::kBlocks)
     if (skips) {
       const KRange before{all.first, least(block.first, all.last)};
       const KRange after{block.last < all.first ? all.first : block.last, all.last};
-      zeros += zeros_of<b_contiguous>(b, tile.matrix, tile.first_col, Shape::kTileN, before);
-      zeros += zeros_of<b_contiguous>(b, tile.matrix, tile.first_col, Shape::kTileN, after);
-      const bool differs = zeros != 0.0f || (own.last < all.last && out.holds_minus_zero());
+      left_out += zeros_of<b_contiguous>(b, tile.matrix, tile.first_col, Shape::kTileN, before);
+      left_out += zeros_of<b_contiguous>(b, tile.matrix, tile.first_col, Shape::kTileN, after);
+      const bool differs = left_out != 0.0f || (own.last < all.last && out.holds_minus_zero());
       if (__syncthreads_or(differs ? 1 : 0) != 0) {
         skips = false;  // in the panels that follow too
         continue;
