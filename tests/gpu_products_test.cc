@@ -100,6 +100,9 @@ const Size kSizes[] = {{1, 1, 1},
                        {257, 35, 2080},
                        {40, 24, 5000, Axis::first, Axis::first},
                        {34, 48, 1100, Axis::last, Axis::first, 3},
+                       {72, 40, 512, Axis::first, Axis::first},
+                       {70, 48, 384, Axis::last, Axis::first},
+                       {48, 65, 1536, Axis::first, Axis::last},
                        {40, 24, 33000, Axis::last, Axis::first}};
 
 TEST_F(GpuProducts, exponents_of_a_row_three_and_four_apart) {
