@@ -105,8 +105,9 @@ __global__ void __launch_bounds__(kSumThreads) column_panels_kernel(FoldSources 
 }
 
 /// out[s][column] = panel 0, then panel 1, 2, … added.
+constexpr int kMostSums = 8;
 struct ColumnOutputs {
-  float* sums[2];
+  float* sums[kMostSums];
 };
 __global__ static void add_panels_kernel(const float* panels, ColumnOutputs out, int64_t columns, int64_t count) {
   constexpr int kAhead = 16;  // panels that are loaded at once

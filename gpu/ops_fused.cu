@@ -1,4 +1,4 @@
-// Chains of element-wise ops as one kernel.
+// Chains of element-wise ops as one kernel, and two quantizations that give the same bytes as one.
 #include "gpu/element_chains.h"
 #include "gpu/fusions.h"
 #include "gpu/map.cuh"

@@ -63,24 +63,42 @@ bool extends_tiles(const Chain& chain, const NodeCall& next) {
   if (count > 0 &&
       (!takes_instructions(chain, count, m) || (quantizes(next) && !tiles_run_programs(next.out[0].type.spec))))
     return false;
-  bool has_sums = sums(next);
+  bool with_sums = sums(next);
   for (size_t k = count; k < chain.nodes.size(); ++k) {
     const NodeCall other = chain.nodes[k].call();
     if (other.node.op == Op::column_sum) {
       if (sums(next)) return false;
-      has_sums = true;
+      with_sums = true;
     } else if (!sums(next)) {
       const ValueType &a = other.out[0].type, &b = next.out[0].type;
       if (a.axis == b.axis || !(a.spec == b.spec) || a.shape != b.shape) return false;
     }
   }
-  return !has_sums || tiles_sum(m.matrices, m.rows, m.cols);
+  return !with_sums || tiles_sum(m.matrices, m.rows, m.cols);
 }
 
 bool complete_tiles(const Chain& chain) { return chain.nodes.size() > 1 && uses_tiles(chain.nodes.back().call()); }
 
-void launch_tiles(std::span<const Chain> chains, Context& context) {
-  const Chain& chain = chains[0];
+/// What quantizes in the chain; nullptr: nothing.
+const BoundNode* quantizer_in(const Chain& chain) {
+  for (const BoundNode& node : chain.nodes)
+    if (node.node->op == Op::quantize) return &node;
+  return nullptr;
+}
+
+bool has_sums(const Chain& chain) {
+  return std::ranges::any_of(chain.nodes, [](const BoundNode& node) { return node.node->op == Op::column_sum; });
+}
+
+bool joins_tiles(const Chain& a, const Chain& b) {
+  const BoundNode *p = quantizer_in(a), *q = quantizer_in(b);
+  if (instructions(a) + instructions(b) > 0 || p == nullptr || q == nullptr) return false;
+  const QuantSpec& spec = p->out[0].type.spec;
+  if (!(spec == q->out[0].type.spec) || is_stochastic(spec.rounding) || has_sums(a) != has_sums(b)) return false;
+  return !has_sums(a) || matrix_of(a).shape == matrix_of(b).shape;
+}
+
+TileWork work_of(const Chain& chain) {
   const size_t count = instructions(chain);
   const MatrixView m = matrix_view(matrix_of(chain).shape);
   TileWork work{m.matrices, m.rows, m.cols, program_of(chain, count), {}, {}};
@@ -93,7 +111,13 @@ void launch_tiles(std::span<const Chain> chains, Context& context) {
     (call.out[0].type.axis == Axis::last ? work.last : work.first) =
         QuantizeCall{nullptr, view_of(call.out[0]), random_source_of(call), {}, nullptr};
   }
-  run_tiles(work, context);
+  return work;
+}
+
+void launch_tiles(std::span<const Chain> chains, Context& context) {
+  std::vector<TileWork> works;
+  for (const Chain& chain : chains) works.push_back(work_of(chain));
+  run_tiles(works, context);
 }
 
 }  // namespace
@@ -105,6 +129,8 @@ const Fusion kTiles{.name = "tiles",
                     .reads = reads_matrix,
                     .extends = extends_tiles,
                     .complete = complete_tiles,
+                    .together = kMostTileWorks,
+                    .joins = joins_tiles,
                     .launch = launch_tiles};
 
 }  // namespace fp4sim::gpu

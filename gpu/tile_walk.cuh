@@ -31,6 +31,20 @@ struct TileWalk {
   float* partial;  // sums of each panel; nullptr: none are wanted
 };
 
+/// The walks of one launch: that of a block of threads is the last one whose `begin` is no higher than its number.
+template <int kMost>
+struct TileWalks {
+  int count;
+  int begin[kMost];
+  TileWalk walk[kMost];
+
+  __device__ int of(int block) const {
+    int k = 0;
+    while (k + 1 < count && begin[k + 1] <= block) ++k;
+    return k;
+  }
+};
+
 /// A tile: its first row among all, its place in its matrix, its rows; no rows: there is none.
 struct WalkTile {
   int row, matrix, index, rows;
@@ -42,9 +56,9 @@ struct Strip {
   int number, col;  // the strip of its columns, its first column
   int first, end, rounds;
 
-  __device__ explicit Strip(const TileWalk& walk) {
-    number = static_cast<int>(blockIdx.x) / walk.across;
-    col = (static_cast<int>(blockIdx.x) - number * walk.across) * kTileSide;
+  __device__ Strip(const TileWalk& walk, int block) {
+    number = block / walk.across;
+    col = (block - number * walk.across) * kTileSide;
     first = number * walk.strip;
     end = min(first + walk.strip, walk.tiles);
     rounds = (end - first + kWarps - 1) / kWarps;
@@ -88,11 +102,13 @@ __device__ inline void sum_strip(const TileWalk& walk, const Strip<kWarps>& stri
 /// Element-wise ops on rows of a lane.
 struct NoProgram {
   static constexpr bool kRuns = false;
+  static constexpr int kWalks = 8;     // of one launch
   static constexpr int kWarps = 8;     // of a block of threads, beside the one that adds
   static constexpr int kResident = 2;  // blocks of threads of a multiprocessor
 };
 struct AnyProgram {
   static constexpr bool kRuns = true;
+  static constexpr int kWalks = 1;
   static constexpr int kWarps = 4;
   static constexpr int kResident = 2;
   template <int N, class Store>
@@ -105,6 +121,7 @@ struct AnyProgram {
 template <Code kCode>
 struct OneInstruction {
   static constexpr bool kRuns = true;
+  static constexpr int kWalks = 1;
   static constexpr int kWarps = 4;
   static constexpr int kResident = 3;
   template <int N, class Store>
@@ -255,9 +272,11 @@ class TileLane {
 
 template <class Program, class Encoder>
 __global__ void __launch_bounds__((Program::kWarps + 1) * kWarp, Program::kResident)
-    tiles_kernel(const __grid_constant__ TileWalk walk, const __grid_constant__ ElementProgram program,
-                 Encoder unready_last, Encoder unready_first) {
-  const Strip<Program::kWarps> strip(walk);
+    tiles_kernel(const __grid_constant__ TileWalks<Program::kWalks> walks,
+                 const __grid_constant__ ElementProgram program, Encoder unready_last, Encoder unready_first) {
+  const int number = Program::kWalks == 1 ? 0 : walks.of(static_cast<int>(blockIdx.x));
+  const TileWalk& walk = walks.walk[number];
+  const Strip<Program::kWarps> strip(walk, static_cast<int>(blockIdx.x) - walks.begin[number]);
   if (threadIdx.x >= Program::kWarps * kWarp) return sum_strip(walk, strip);
   const auto& last = unready_last.ready();
   const auto& first = unready_first.ready();

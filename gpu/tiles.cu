@@ -1,6 +1,8 @@
 // Which kernel walks a matrix (tile_walk.cuh), in what strips.
 #include "gpu/tiles.h"
 
+#include <vector>
+
 #include "gpu/column_sum.cuh"
 #include "gpu/fused_dispatch.cuh"
 #include "gpu/tile_walk.cuh"
@@ -67,29 +69,40 @@ void with_program(const ElementProgram& program, const Launch& launch) {
 }
 
 constexpr int kSharedOfMultiprocessor = 227 * 1024, kReserved = 1024;  // bytes; the latter of each block
+static_assert(NoProgram::kWalks == kMostTileWorks && kMostTileWorks <= kMostSums);
+
 constexpr int round_bytes(int warps, int sources) { return warps * sources * kTileElements * 4; }
 
-/// Tiles that a block walks: a panel where columns are summed, else an even share of what the device runs at once.
-int strip_tiles(const TileWork& work, const TileWalk& walk, int warps, int64_t blocks) {
-  if (work.sums != nullptr) return static_cast<int>(kPanel / kTileSide);
-  const int64_t strips = std::max<int64_t>(blocks / walk.across, 1);
-  return static_cast<int>(ceil_div(ceil_div(walk.tiles, warps), strips) * warps);
+/// Rounds of a block: a panel where columns are summed, else an even share of what the device runs at once.
+int rounds_of(std::span<const TileWork> works, std::span<const TileWalk> walks, int warps, int64_t blocks) {
+  if (works[0].sums != nullptr) return static_cast<int>(kPanel / kTileSide) / warps;
+  int64_t rounds = 0;
+  for (const TileWalk& walk : walks) rounds += ceil_div(walk.tiles, warps) * walk.across;
+  return static_cast<int>(ceil_div(rounds, blocks));
 }
 
 template <class Program, class Encoder>
-void launch_walk(const TileWork& work, TileWalk walk, const Encoder& last, const Encoder& first, Context& context) {
-  const int round = round_bytes(Program::kWarps, walk.sources);
-  walk.slots = (3 * round + kReserved) * Program::kResident <= kSharedOfMultiprocessor ? 3 : 2;
-  const int resident = std::min(kSharedOfMultiprocessor / (walk.slots * round + kReserved), Program::kResident);
-  walk.strip = strip_tiles(work, walk, Program::kWarps, int64_t{context.multiprocessors()} * resident);
-  const int threads = (Program::kWarps + (work.sums != nullptr ? 1 : 0)) * kWarp;
+void launch_walks(std::span<const TileWork> works, std::span<TileWalk> list, const Encoder& last, const Encoder& first,
+                  Context& context) {
+  const int round = round_bytes(Program::kWarps, list[0].sources);
+  const int slots = (3 * round + kReserved) * Program::kResident <= kSharedOfMultiprocessor ? 3 : 2;
+  const int resident = std::min(kSharedOfMultiprocessor / (slots * round + kReserved), Program::kResident);
+  const int rounds = rounds_of(works, list, Program::kWarps, int64_t{context.multiprocessors()} * resident);
+  TileWalks<Program::kWalks> walks{};
+  int64_t blocks = 0;
+  for (TileWalk& walk : list) {
+    walk.slots = slots;
+    walk.strip = rounds * Program::kWarps;
+    walks.begin[walks.count] = static_cast<int>(blocks);
+    walks.walk[walks.count++] = walk;
+    blocks += ceil_div(walk.tiles, walk.strip) * walk.across;
+  }
+  const int threads = (Program::kWarps + (works[0].sums != nullptr ? 1 : 0)) * kWarp;
   const auto kernel = tiles_kernel<Program, Encoder>;
   constexpr int kMost =
       Program::kRuns ? 2 * round_bytes(Program::kWarps, kMostSources) : 3 * round_bytes(Program::kWarps, 1);
   FP4SIM_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMost));
-  context.launch(kernel,
-                 Context::per_block(ceil_div(walk.tiles, walk.strip) * walk.across, threads, walk.slots * round), walk,
-                 work.program, last, first);
+  context.launch(kernel, Context::per_block(blocks, threads, slots * round), walks, works[0].program, last, first);
 }
 
 }  // namespace
@@ -119,15 +132,24 @@ bool tiles_sum(int64_t matrices, int64_t rows, int64_t cols) {
 
 bool tiles_take_operand(int64_t count, int64_t elements, int64_t cols) { return count == elements || count == cols; }
 
-void run_tiles(const TileWork& work, Context& context) {
-  TileWalk walk = walk_of(work);
-  const int64_t panels = ceil_div(work.matrices * work.rows, kPanel);
-  if (work.sums != nullptr) walk.partial = context.scratch<float>(panels * work.cols);
-  with_encoders(work, [&]<class Encoder>(const Encoder& last, const Encoder& first) {
-    with_program<Encoder>(work.program,
-                          [&]<class Program>(Program) { launch_walk<Program>(work, walk, last, first, context); });
+void run_tiles(std::span<const TileWork> works, Context& context) {
+  const TileWork& one = works[0];
+  const int64_t panels = ceil_div(one.matrices * one.rows, kPanel);
+  auto* partial =
+      one.sums != nullptr ? context.scratch<float>(static_cast<int64_t>(works.size()) * panels * one.cols) : nullptr;
+  std::vector<TileWalk> walks;
+  ColumnOutputs sums{};
+  for (const TileWork& work : works) {
+    const auto number = static_cast<int64_t>(walks.size());
+    walks.push_back(walk_of(work));
+    if (partial != nullptr) walks.back().partial = partial + number * panels * one.cols;
+    sums.sums[number] = work.sums;
+  }
+  with_encoders(one, [&]<class Encoder>(const Encoder& last, const Encoder& first) {
+    with_program<Encoder>(one.program,
+                          [&]<class Program>(Program) { launch_walks<Program>(works, walks, last, first, context); });
   });
-  if (work.sums != nullptr) add_panels(context, walk.partial, {{work.sums}}, 1, work.cols, panels);
+  if (partial != nullptr) add_panels(context, partial, sums, static_cast<int>(works.size()), one.cols, panels);
 }
 
 }  // namespace fp4sim::gpu

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "gpu/elements.cuh"
 #include "gpu/quantize_fast.h"
@@ -34,6 +35,10 @@ bool tiles_sum(int64_t matrices, int64_t rows, int64_t cols);
 /// True if the kernel takes other inputs of this many elements: as many as the tensor, or one row.
 bool tiles_take_operand(int64_t count, int64_t elements, int64_t cols);
 
-void run_tiles(const TileWork& work, Context& context);
+constexpr size_t kMostTileWorks = 8;
+
+/// Works of one launch: of one with instructions, or of up to kMostTileWorks without, by one deterministic spec and,
+/// where columns are summed, of one shape.
+void run_tiles(std::span<const TileWork> works, Context& context);
 
 }  // namespace fp4sim::gpu

@@ -213,5 +213,36 @@ TEST_F(GpuPlans, random_readers_of_matrices_give_the_bits_of_scalar) {
   EXPECT_GT(tiles, 60u) << "hardly anything joins";
 }
 
+/// Matrices each of which is quantized along both axes, and maybe summed.
+Builder many_matrices(const std::vector<Shape>& shapes, bool sums) {
+  Builder b(shapes.size());
+  std::vector<ValueId> packed;
+  for (const Shape& shape : shapes) {
+    const ValueId x = b.parameter(shape);
+    if (sums) b.graph().results.push_back(b.node(Op::column_sum, {x}, {{"columns", shape.back()}}));
+    for (const char* axis : {"last", "first"})
+      packed.push_back(b.node(Op::quantize, {x}, {{"spec", "mxfp4"}, {"axis", axis}}));
+  }
+  for (const ValueId q : packed) b.graph().results.push_back(b.node(Op::dequantize, {q}));
+  return b;
+}
+
+const std::vector<Shape> kMany = {{64, 64},   {96, 32},    {33, 128}, {1, 32}, {3, 40, 96},
+                                  {700, 256}, {2, 64, 64}, {9, 32},   {8, 32}};
+
+TEST(GpuTilesSchedule, matrices_share_a_launch) {
+  EXPECT_EQ(many_matrices(kMany, false).steps()[0], "tiles(quantize, quantize) x 8");
+  const std::vector<Shape> three(3, {1100, 64});
+  EXPECT_EQ(many_matrices(three, true).steps()[0], "tiles(column_sum, quantize, quantize) x 3");
+  EXPECT_EQ(many_matrices({{64, 32}, {64, 64}}, true).steps()[0], "tiles(column_sum, quantize, quantize)");
+}
+
+TEST_F(GpuPlans, matrices_of_one_launch_give_the_bits_of_scalar) {
+  expect_bits_of_scalar(many_matrices(kMany, false), "shapes");
+  for (const size_t count : {2, 3, 9})
+    for (const int64_t rows : {40, 1100, 2048})
+      expect_bits_of_scalar(many_matrices(std::vector<Shape>(count, {rows, 64}), true), "sums");
+}
+
 }  // namespace
 }  // namespace fp4sim::test
