@@ -50,20 +50,26 @@ __device__ float zeros_of(const Operand& b, int64_t matrix, int64_t first_row, i
   const int length = k_contiguous ? count : rows;  // of a line
   const int64_t pitch = k_contiguous ? b.k : b.rows;
   const float* from = b.matrix(matrix) + (k_contiguous ? first_row * b.k + ks.first : ks.first * b.rows + first_row);
-  const bool vectors = b.aligned() && length % 4 == 0;
+  constexpr int kLines = kPanelThreads / kAcross;
+  const int first_line = static_cast<int>(threadIdx.x) / kAcross;
   float sum = 0.0f;
 #pragma unroll 1
-  for (int at = static_cast<int>(threadIdx.x) % kAcross * 4; at < length; at += kAcross * 4)
-#pragma unroll 4
-    for (int line = static_cast<int>(threadIdx.x) / kAcross; line < lines; line += kPanelThreads / kAcross) {
-      FourF32 four;
-      if (vectors) {
+  for (int at = static_cast<int>(threadIdx.x) % kAcross * 4; at < length; at += kAcross * 4) {
+    FourF32 four;
+    if (b.aligned() && length % 4 == 0) {
+#pragma unroll 8
+      for (int line = first_line; line < lines; line += kLines) {
         four.read(from + line * pitch + at);
-      } else {
-        four.read_some(from + line * pitch + at, length - at);
+        sum = add_zeros(sum, four.values());
       }
-      sum = add_zeros(sum, four.values());
+    } else {
+#pragma unroll 1
+      for (int line = first_line; line < lines; line += kLines) {
+        four.read_some(from + line * pitch + at, length - at);
+        sum = add_zeros(sum, four.values());
+      }
     }
+  }
   return sum;
 }
 
