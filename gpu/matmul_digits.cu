@@ -93,37 +93,16 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
                          const __grid_constant__ DigitSums sums, const __grid_constant__ Epilogue epilogue) {
   const ProductMemory<Plan> memory(dynamic_shared());
   const TileFilter filter({{}, {}, Tiles::all}, memory.bands);
-  const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
-  const uint32_t rank = cluster_rank();
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < Plan::kStages; ++stage) {
-      memory.full[stage].init(1);
-      memory.empty[stage].init(Plan::kWarpgroups * 4 * Plan::kCluster);
-    }
-    publish_barriers();
-  }
-  synchronize_cluster();
-  __syncthreads();
-  if (group < 0) {
-    release_registers<Plan::kCopyRegisters>();
-    if (threadIdx.x == 0) copy_tiles(memory, pair, grid, filter, rank);
-  } else {
-    take_registers<Plan::kRegisters>();
-    Turn<Plan> turn;
-    each_tile(memory, turn, [&](const Tile& tile) {
-      uint64_t total[Plan::kOwn];
-      multiply_terms(memory, turn, sums, grid, tile, pair.a.slices, group, total);
-      const LanePlace lane =
-          LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
-      if (grid.split) return store_totals(total, sums, grid, tile, lane);
-      const ColumnFactors<Plan> columns(grid, epilogue, tile);
-      free_staging<Plan>(group);
-      finish_tile<Plan>({grid, epilogue, tile, lane, columns, 0, group, memory.own(group)},
-                        [&](int i) { return sums.rounded(total[i]); });
-    });
-    finish_stores();
-  }
-  synchronize_cluster();  // a block that others still write to must not end
+  run_tiles(memory, pair, grid, filter, [&](Turn<Plan>& turn, const Tile& tile, int group, uint32_t rank) {
+    uint64_t total[Plan::kOwn];
+    multiply_terms(memory, turn, sums, grid, tile, pair.a.slices, group, total);
+    const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
+    if (grid.split) return store_totals(total, sums, grid, tile, lane);
+    const ColumnFactors<Plan> columns(grid, epilogue, tile);
+    free_staging<Plan>(group);
+    finish_tile<Plan>({grid, epilogue, tile, lane, columns, 0, group, memory.own(group)},
+                      [&](int i) { return sums.rounded(total[i]); });
+  });
 }
 
 constexpr int kWidth = 4;  // neighbouring outputs of a thread; the pitch of partial totals is a multiple of it
@@ -149,7 +128,8 @@ __global__ void add_totals(const __grid_constant__ TileGrid grid, const __grid_c
 #pragma unroll
   for (int i = 0; i < kWidth; ++i)
     v[i] = first + i < grid.n ? epilogue(sums.rounded(total[i]), matrix, row, first + i) : 0.0f;
-  float* y = grid.y + grid.place(epilogue.places, matrix, row, first);
+  float* y = epilogue.matrix_of(grid.y, matrix, grid.m, grid.n) + epilogue.places.of_row(row, grid.n) +
+             epilogue.places.of_col(first);
   if (grid.n % kWidth == 0) {
     *reinterpret_cast<float4*>(y) = make_float4(v[0], v[1], v[2], v[3]);
   } else {

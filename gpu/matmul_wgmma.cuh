@@ -275,15 +275,36 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
   finish_tile(w, [&](int i) { return sum[i]; });
 }
 
-/// Calls work(tile) for the tiles as they come.
+/// The work of a block of threads: one thread brings slices, warpgroups multiply. Calls work(turn, tile, number of the
+/// warpgroup, rank of the block) for the tiles as they come; the whole block calls.
 template <class Plan, class Work>
-__device__ void each_tile(const ProductMemory<Plan>& memory, const Turn<Plan>& turn, const Work& work) {
-  for (;;) {
-    memory.full[turn.stage].wait(turn.parity);
-    const Tile tile = memory.tiles[turn.stage];
-    if (tile.last_panel == 0) return;
-    work(tile);
+__device__ void run_tiles(const ProductMemory<Plan>& memory, const WidePair& pair, const TileGrid& grid,
+                          const TileFilter& filter, const Work& work) {
+  const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
+  const uint32_t rank = Plan::kCluster == 1 ? 0 : cluster_rank();
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < Plan::kStages; ++stage) {
+      memory.full[stage].init(1);
+      memory.empty[stage].init(Plan::kWarpgroups * 4 * Plan::kCluster);
+    }
+    publish_barriers();
   }
+  if constexpr (Plan::kCluster > 1) synchronize_cluster();
+  __syncthreads();
+  if (group < 0) {
+    release_registers<Plan::kCopyRegisters>();
+    if (threadIdx.x == 0) copy_tiles(memory, pair, grid, filter, rank);
+  } else {
+    take_registers<Plan::kRegisters>();
+    for (Turn<Plan> turn;;) {
+      memory.full[turn.stage].wait(turn.parity);
+      const Tile tile = memory.tiles[turn.stage];
+      if (tile.last_panel == 0) break;
+      work(turn, tile, group, rank);
+    }
+    finish_stores();
+  }
+  if constexpr (Plan::kCluster > 1) synchronize_cluster();  // a block that others still write to must not end
 }
 
 /// Writes which pairs of bands are certified: [matrix][band of a][band of b].
@@ -313,38 +334,17 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
   if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
     if (!fits) return multiply_direct(other_way, grid, epilogue, unit, filter, dynamic_shared());
   }
-  const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
-  const uint32_t rank = Plan::kCluster == 1 ? 0 : cluster_rank();
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < Plan::kStages; ++stage) {
-      memory.full[stage].init(1);
-      memory.empty[stage].init(Plan::kWarpgroups * 4 * Plan::kCluster);
+  run_tiles(memory, pair, grid, filter, [&](Turn<Plan>& turn, const Tile& tile, int group, uint32_t rank) {
+    const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
+    const ColumnFactors<Plan> columns(grid, epilogue, tile);
+    const int slices = slices_of<Plan>(tile, pair.a.slices);
+    const TileWork<Plan> work{grid, epilogue, tile, lane, columns, slices, group, memory.own(group)};
+    if constexpr (Plan::Rule::kBlocks) {
+      multiply_blocks(memory, turn, work);
+    } else {
+      multiply_vectors(memory, turn, work, unit);
     }
-    publish_barriers();
-  }
-  if constexpr (Plan::kCluster > 1) synchronize_cluster();
-  __syncthreads();
-  if (group < 0) {
-    release_registers<Plan::kCopyRegisters>();
-    if (threadIdx.x == 0) copy_tiles(memory, pair, grid, filter, rank);
-  } else {
-    take_registers<Plan::kRegisters>();
-    Turn<Plan> turn;
-    each_tile(memory, turn, [&](const Tile& tile) {
-      const LanePlace lane =
-          LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
-      const ColumnFactors<Plan> columns(grid, epilogue, tile);
-      const int slices = slices_of<Plan>(tile, pair.a.slices);
-      const TileWork<Plan> work{grid, epilogue, tile, lane, columns, slices, group, memory.own(group)};
-      if constexpr (Plan::Rule::kBlocks) {
-        multiply_blocks(memory, turn, work);
-      } else {
-        multiply_vectors(memory, turn, work, unit);
-      }
-    });
-    finish_stores();
-  }
-  if constexpr (Plan::kCluster > 1) synchronize_cluster();  // a block that others still write to must not end
+  });
 }
 
 }  // namespace fp4sim::gpu

@@ -112,10 +112,6 @@ struct TileGrid {
   FP4SIM_HD int64_t parts() const { return split ? quotient(panels + part_panels - 1, part_panels) : 1; }
   /// Below 2^31: no memory holds more.
   FP4SIM_HD int64_t tiles() const { return matrices * tiles_m * tiles_n * parts(); }
-  /// Where an output lies in y.
-  FP4SIM_HD int64_t place(const OutputPlaces& p, int64_t matrix, int64_t i, int64_t j) const {
-    return p.of_matrix(matrix, m, n) + p.of_row(i, n) + p.of_col(j);
-  }
 };
 
 /// One tile: where it lies, which panels it computes, and which part of a split grid they are.
