@@ -14,10 +14,13 @@ struct QuickValue {
 /// True if the binary32 of a binary64 number is normal, and not one that a smaller number has been rounded up to.
 FP4SIM_HD bool is_normal(float rounded) { return fabsf(rounded) > 0x1p-126f; }
 
-/// y, good to a relative 2^-37, as binary32. y is below 2^127. Here as below no condition is a branch.
+/// Last places of what a logistic function gives that it may be off, those of its argument included: a relative 2^-43.
+constexpr uint32_t kLogisticReach = 0x400;
+
+/// y, good to a relative 2^-43, as binary32. y is below 2^127. Here as below no condition is a branch.
 FP4SIM_HD QuickValue quick_value(double y, bool in_range) {
   const auto value = static_cast<float>(y);
-  const bool sure = in_range & rounds_alike(y, 0) & is_normal(value);
+  const bool sure = in_range & rounds_within(y, kLogisticReach) & is_normal(value);
   return {value, sure};
 }
 
@@ -28,7 +31,8 @@ FP4SIM_HD QuickValue quick_slope(const Logistic& s, double bend, bool in_range) 
   const int lost = exponent_field(s.of) - exponent_field(slope);
   const int k = lost < -1 ? 1 : lost + 2;
   const auto value = static_cast<float>(slope);
-  const bool sure = in_range & (k <= 11) & rounds_alike(slope, k <= 11 ? k : 11) & is_normal(value);
+  const bool sure =
+      in_range & (k <= 16) & rounds_within(slope, kLogisticReach << (k <= 16 ? k : 16)) & is_normal(value);
   return {value, sure};
 }
 
