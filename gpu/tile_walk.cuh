@@ -12,7 +12,6 @@ namespace fp4sim::gpu {
 
 constexpr int kTileElements = kTileSide * kTileSide;
 constexpr int kMostSources = 1 + kMostOperands;
-constexpr int kProgramRows = 2;  // rows of a lane that an instruction takes at once
 
 /// The kernel's view of the work. Matrices whose tiles are whole count as one. Rows and columns have 31 bits.
 struct TileWalk {
@@ -108,6 +107,7 @@ struct NoProgram {
 };
 struct AnyProgram {
   static constexpr bool kRuns = true;
+  static constexpr int kRows = 2;  // of a lane, that an instruction takes at once
   static constexpr int kWalks = 1;
   static constexpr int kWarps = 4;
   static constexpr int kResident = 2;
@@ -121,6 +121,7 @@ struct AnyProgram {
 template <Code kCode>
 struct OneInstruction {
   static constexpr bool kRuns = true;
+  static constexpr int kRows = 2;  // of a lane, that an instruction takes at once
   static constexpr int kWalks = 1;
   static constexpr int kWarps = 4;
   static constexpr int kResident = 3;
@@ -182,7 +183,7 @@ class TileLane {
     const int rows = rows_of(at);
     if constexpr (Program::kRuns) {
 #pragma unroll 1
-      for (int r = 0; r < rows; r += kProgramRows) run_rows(at, slot, r, rows);
+      for (int r = 0; r < rows; r += Program::kRows) run_rows(at, slot, r, rows);
     }
     const float* x = place(slot, 0);
 #pragma unroll
@@ -224,7 +225,7 @@ class TileLane {
   }
 
   __device__ void run_rows(const WalkTile& at, int slot, int r, int rows) const {
-    constexpr int kElements = kProgramRows * kVector;
+    constexpr int kElements = Program::kRows * kVector;
     float v[kElements], others[kMostOperands][kElements] = {};
     load_rows(place(slot, 0) + r * kTileSide, v);
 #pragma unroll
