@@ -11,20 +11,24 @@
 
 namespace fp4sim::gpu {
 
-/// k of a panel, or of the part that some rows need; empty if last ≤ first.
+/// k of a panel, counted from its first, or of the part that some rows need; empty if last ≤ first.
 struct KRange {
-  int64_t first, last;
+  int first, last;
 
-  __device__ bool holds(int64_t k) const { return k >= first && k < last; }
-  /// The part in which rows row … row + rows − 1 of operand a may differ from zero, in whole slices.
-  __device__ KRange part_of(const KnownTriangles& known, int64_t row, int rows) const {
-    static_assert(kPanel % kPanelSlice == 0);
+  __device__ bool holds(int k) const { return k >= first && k < last; }
+  /// The part in which rows row … row + rows − 1 of operand a, counted as k are, may differ from zero, in whole slices.
+  __device__ KRange part_of(const KnownTriangles& known, int row, int rows) const {
     KRange part = *this;
     if (known.a_upper && row > first) part.first = row;
     if (known.a_lower && row + rows < last) part.last = row + rows;
     return part;
   }
 };
+
+/// A row counted from the first k of a panel, as near as it matters.
+inline __device__ int row_in_panel(int64_t row, int64_t first_k) {
+  return static_cast<int>(least(row - first_k < -kPanel ? -kPanel : row - first_k, kPanel));
+}
 
 /// Tile `number`, those with long chains before those with short ones.
 inline __device__ Tile triangle_tile(const TileGrid& g, const KnownTriangles& known, int64_t number, int tile_m,
@@ -42,14 +46,16 @@ __device__ inline float add_zeros(float sum, const float4& v) {
 
 /// The sum of zeros for `rows` rows of b (as many as exist) and the given k, spread over the block's threads.
 template <bool k_contiguous>
-__device__ float zeros_of(const Operand& b, int64_t matrix, int64_t first_row, int rows, const KRange& ks) {
+__device__ float zeros_of(const Operand& b, int64_t matrix, int64_t first_row, int rows, int64_t panel_k,
+                          const KRange& ks) {
   constexpr int kAcross = 16;  // threads on one line
   if (ks.last <= ks.first) return 0.0f;
   rows = static_cast<int>(least(b.rows - first_row, rows));
-  const int count = static_cast<int>(ks.last - ks.first), lines = k_contiguous ? rows : count;
+  const int64_t first_k = panel_k + ks.first;
+  const int count = ks.last - ks.first, lines = k_contiguous ? rows : count;
   const int length = k_contiguous ? count : rows;  // of a line
   const int64_t pitch = k_contiguous ? b.k : b.rows;
-  const float* from = b.matrix(matrix) + (k_contiguous ? first_row * b.k + ks.first : ks.first * b.rows + first_row);
+  const float* from = b.matrix(matrix) + (k_contiguous ? first_row * b.k + first_k : first_k * b.rows + first_row);
   constexpr int kLines = kPanelThreads / kAcross;
   const int first_line = static_cast<int>(threadIdx.x) / kAcross;
   float sum = 0.0f;
@@ -96,18 +102,22 @@ __global__ void __launch_bounds__(kPanelThreads, Shape::kBlocks)
   bool skips = zeros;
   Outputs out;
   for (int64_t panel = 0; panel < grid.panels;) {
-    const KRange all{panel * kPanel, least((panel + 1) * kPanel, grid.k)};
-    const KRange block = skips ? all.part_of(known, tile.first_row, Shape::kTileM) : all;
-    const KRange own = idle ? KRange{0, 0} : skips ? all.part_of(known, warp_row, Shape::kWarpM) : all;
+    const int64_t panel_k = panel * kPanel;
+    const int first_row = row_in_panel(tile.first_row, panel_k);
+    const KRange all{0, static_cast<int>(least(kPanel, grid.k - panel_k))};
+    const KRange block = skips ? all.part_of(known, first_row, Shape::kTileM) : all;
+    const KRange own = idle    ? KRange{0, 0}
+                       : skips ? all.part_of(known, first_row + warp * Shape::kWarpM, Shape::kWarpM)
+                               : all;
     float left_out = 0.0f;
     out.clear();
     __syncthreads();  // readers of the panel before
     if (block.first < block.last) {
-      LoaderA loader_a(a, tile.matrix, tile.first_row, block.first);
-      LoaderB loader_b(b, tile.matrix, tile.first_col, block.first);
-      const auto take_rows = [&](int64_t k) {
+      LoaderA loader_a(a, tile.matrix, tile.first_row, panel_k + block.first);
+      LoaderB loader_b(b, tile.matrix, tile.first_col, panel_k + block.first);
+      const auto take_rows = [&](int k) {
         if (!skips) return;
-        const int rows = static_cast<int>(k - tile.first_row);  // that are zero if lower, from here on if upper
+        const int rows = k - first_row;  // that are zero if lower, from here on if upper
         constexpr int kLoads = Shape::kTileM / kLoadRows;
         const int loads = rows < 0 ? 0 : rows / kLoadRows;
         loader_a.take(known.a_lower ? loads : 0, known.a_upper && loads < kLoads ? loads + 1 : kLoads);
@@ -119,7 +129,7 @@ __global__ void __launch_bounds__(kPanelThreads, Shape::kBlocks)
       loader_b.finish(slices_b[0]);
       __syncthreads();
       int buffer = 0;
-      for (int64_t k = block.first; k < block.last; k += kPanelSlice, buffer ^= 1) {
+      for (int k = block.first; k < block.last; k += kPanelSlice, buffer ^= 1) {
         const bool more = k + kPanelSlice < block.last;
         if (more) {  // readers of the other buffer have passed the barrier
           take_rows(k + kPanelSlice);
@@ -135,7 +145,7 @@ __global__ void __launch_bounds__(kPanelThreads, Shape::kBlocks)
         } else if (block.last - k >= kPanelSlice) {
           out.template add_slice<LoaderA::kPitch, LoaderB::kPitch>(from_a, from_b);
         } else {
-          out.template add_some<LoaderA::kPitch, LoaderB::kPitch>(from_a, from_b, static_cast<int>(block.last - k));
+          out.template add_some<LoaderA::kPitch, LoaderB::kPitch>(from_a, from_b, block.last - k);
         }
         if (more) {
           loader_a.finish(slices_a[buffer ^ 1]);
@@ -145,10 +155,10 @@ __global__ void __launch_bounds__(kPanelThreads, Shape::kBlocks)
       }
     }
     if (skips) {
-      const KRange before{all.first, least(block.first, all.last)};
-      const KRange after{block.last < all.first ? all.first : block.last, all.last};
-      left_out += zeros_of<b_contiguous>(b, tile.matrix, tile.first_col, Shape::kTileN, before);
-      left_out += zeros_of<b_contiguous>(b, tile.matrix, tile.first_col, Shape::kTileN, after);
+      const KRange before{0, block.first < all.last ? block.first : all.last};
+      const KRange after{block.last < 0 ? 0 : block.last, all.last};
+      left_out += zeros_of<b_contiguous>(b, tile.matrix, tile.first_col, Shape::kTileN, panel_k, before);
+      left_out += zeros_of<b_contiguous>(b, tile.matrix, tile.first_col, Shape::kTileN, panel_k, after);
       const bool differs = left_out != 0.0f || (own.last < all.last && out.holds_minus_zero());
       if (__syncthreads_or(differs ? 1 : 0) != 0) {
         skips = false;  // in the panels that follow too
