@@ -173,6 +173,15 @@ class CudaBackend final : public Backend {
     synchronize();
   }
 
+  bool runs_ahead() const override { return true; }
+
+  std::unique_ptr<Download> start_download(const Part& from, void* to, int64_t bytes) override {
+    check_range("download", bytes, from);
+    use_device();
+    if (auto started = downloads_.start(to, device_data(from), bytes, stream_.get())) return started;
+    return Backend::start_download(from, to, bytes);
+  }
+
   uint64_t digest(const Tensor& tensor) override {
     use_device();
     if (digest_ == nullptr) digest_ = std::make_unique<DeviceBuffer>(sizeof(uint64_t), stream_.get());
@@ -232,6 +241,7 @@ class CudaBackend final : public Backend {
   Context context_;
   int lanes_;
   StagingRing staging_;
+  DownloadSlots downloads_;
   std::unique_ptr<DeviceBuffer> arena_, digest_;  // arena_: scratch of nodes run one by one
   int64_t capacity_ = 0;                          // bytes of arena_
 };

@@ -1,10 +1,14 @@
-// Pinned host memory through which small uploads pass, so that they overlap with the device's work.
+// Pinned host memory through which small uploads and downloads pass, so that they overlap with the device's work.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+
+#include "reference/contract/backend.h"
 
 namespace fp4sim::gpu {
 
@@ -29,6 +33,27 @@ class StagingRing {
   };
   std::array<Slot, kSlots> slots_{};
   int next_ = 0;
+};
+
+/// Pinned places for small downloads that are awaited later.
+class DownloadSlots {
+ public:
+  static constexpr int64_t kSlotBytes = 64;
+
+  DownloadSlots() = default;
+  ~DownloadSlots();
+  DownloadSlots(const DownloadSlots&) = delete;
+  DownloadSlots& operator=(const DownloadSlots&) = delete;
+
+  /// Starts the copy in the order of `stream`; `to` is filled by wait(). nullptr: too large, or every place is taken.
+  std::unique_ptr<Download> start(void* to, const void* from, int64_t bytes, cudaStream_t stream);
+
+ private:
+  class Slot;
+  static constexpr int kSlots = 16;
+
+  std::byte* memory_ = nullptr;  // of all places
+  std::array<bool, kSlots> taken_{};
 };
 
 }  // namespace fp4sim::gpu

@@ -24,6 +24,76 @@ TrainResult train_all(const Settings& s, const std::string& out = "", int thread
   return run_training(trainer, out, ignore);
 }
 
+/// simd that says it runs ahead: downloads that are started give what was there then, but only when they are awaited.
+class AheadBackend final : public Backend {
+ public:
+  std::string name() const override { return "ahead"; }
+  std::unique_ptr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
+  void upload(const Part& to, const void* from, int64_t bytes) override { inner_->upload(to, from, bytes); }
+  void download(const Part& from, void* to, int64_t bytes) override { inner_->download(from, to, bytes); }
+  uint64_t digest(const Tensor& tensor) override { return inner_->digest(tensor); }
+  void check(const Node& node, std::span<const ValueType> in, std::span<const ValueType> out) const override {
+    inner_->check(node, in, out);
+  }
+  void run(const NodeCall& call) override { inner_->run(call); }
+  bool runs_ahead() const override { return true; }
+  std::unique_ptr<Download> start_download(const Part& from, void* to, int64_t bytes) override {
+    struct Later final : Download {
+      Later(AheadBackend& owner, void* to, int64_t bytes) : owner(owner), to(to), bytes(static_cast<size_t>(bytes)) {
+        owner.most_waiting = std::max(owner.most_waiting, ++owner.waiting);
+      }
+      ~Later() override { --owner.waiting; }
+      void wait() override { std::memcpy(to, bytes.data(), bytes.size()); }
+      AheadBackend& owner;
+      void* to;
+      std::vector<std::byte> bytes;
+    };
+    auto later = std::make_unique<Later>(*this, to, bytes);
+    inner_->download(from, later->bytes.data(), bytes);
+    return later;
+  }
+  int waiting = 0, most_waiting = 0;  // downloads
+
+ private:
+  std::unique_ptr<Backend> inner_ = simd::make_backend(1);
+};
+
+TEST(Trainer, a_step_starts_before_the_last_ones_results_are_read_and_nothing_changes) {
+  Settings s = tiny("mxfp4-ste");
+  s.eval_every = 4, s.eval_batches = 1;
+  const auto reports_of = [&](Backend& backend, TrainResult& result) {
+    std::vector<StepReport> reports;
+    Trainer trainer(backend, s, load_recipe(s.recipe));
+    result = run_training(trainer, "", [&](const StepReport& r) { reports.push_back(r); });
+    return reports;
+  };
+  AheadBackend ahead;
+  const auto plain = simd::make_backend(1);
+  TrainResult result, expected;
+  const auto reports = reports_of(ahead, result), list = reports_of(*plain, expected);
+  EXPECT_EQ(ahead.most_waiting, 4) << "loss and norm of two steps";
+  EXPECT_EQ(ahead.waiting, 0);
+  EXPECT_EQ(result.hash, expected.hash);
+  ASSERT_EQ(reports.size(), list.size());
+  for (size_t i = 0; i < list.size(); ++i) {
+    EXPECT_EQ(reports[i].step, list[i].step);
+    EXPECT_EQ(reports[i].loss, list[i].loss);
+    EXPECT_EQ(reports[i].grad_norm, list[i].grad_norm);
+    EXPECT_EQ(reports[i].lr, list[i].lr);
+    EXPECT_EQ(reports[i].val_loss, list[i].val_loss);
+  }
+}
+
+TEST(Trainer, has_no_state_while_a_step_is_under_way) {
+  const Settings s = tiny("mxfp4-ste");
+  AheadBackend ahead;
+  Trainer trainer(ahead, s, load_recipe(s.recipe));
+  trainer.advance(true);
+  EXPECT_THROW(trainer.state(), Error);
+  trainer.advance();
+  EXPECT_EQ(trainer.state().step, 2);
+}
+
 class TrainedRecipe : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TrainedRecipe, resumes_bit_exactly_from_any_checkpoint) {

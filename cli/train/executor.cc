@@ -97,4 +97,11 @@ std::vector<float> Executor::read(ValueId v) {
   return values;
 }
 
+std::unique_ptr<Download> Executor::start_read(ValueId v, float& to) {
+  const Tensor& tensor = tensors_[static_cast<size_t>(v)];
+  if (tensor.type.dtype != DType::f32 || tensor.parts[0].bytes != sizeof(float))
+    throw Error("only scalar f32 values can be read later");
+  return backend_.start_download(tensor.parts[0], &to, sizeof(float));
+}
+
 }  // namespace fp4sim::train

@@ -49,6 +49,8 @@ class Executor {
   void run_timed(OpTimes& times);
   /// Contents of a result or persistent f32 value.
   std::vector<float> read(ValueId v);
+  /// Starts to read a scalar f32 behind the runs so far; it is in `to` after wait().
+  std::unique_ptr<Download> start_read(ValueId v, float& to);
   int64_t arena_bytes() const { return plan_.bytes; }
   int64_t arena_bytes_without_reuse() const { return plan_.bytes_without_reuse; }
 

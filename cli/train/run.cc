@@ -87,7 +87,9 @@ TrainResult run_training(Trainer& trainer, const std::string& out,
   const int64_t steps = s.schedule.steps;
   double val_loss = trainer.step() == steps ? trainer.evaluate(0) : std::numeric_limits<double>::quiet_NaN();
   while (trainer.step() < steps) {
-    StepReport report = trainer.advance();
+    const int64_t next = trainer.step() + 1;
+    StepReport report =
+        trainer.advance(next < steps && !due(s.eval_every, next, steps) && !due(s.save_every, next, steps));
     if (report.step == steps && s.val_fraction > 0) report.val_loss = val_loss = trainer.evaluate(0);
     if (due(s.eval_every, report.step, steps)) report.val_loss = trainer.evaluate(s.eval_batches);
     folder.write(report, trainer.tokens_a_step());

@@ -66,24 +66,24 @@ void Trainer::initialize_from(const TensorMap& parameters, const std::string& or
   upload_tensors(parameters);
 }
 
-void Trainer::set_step_info() {
+void Trainer::set_step_info(int64_t step) {
   StepInfo info;
   info.seed = settings_.seed;
-  info.step = static_cast<uint32_t>(step_);
-  info.lr = learning_rate(settings_.schedule, step_);
-  info.beta1_power = beta1_power_ * settings_.step.beta1;
-  info.beta2_power = beta2_power_ * settings_.step.beta2;
+  info.step = static_cast<uint32_t>(step);
+  info.lr = learning_rate(settings_.schedule, step);
+  info.beta1_power = beta1_power_;
+  info.beta2_power = beta2_power_;
   info.clip_norm = settings_.clip > 0 ? static_cast<float>(settings_.clip) : std::numeric_limits<float>::infinity();
   train_executor_->set_input(training_.step, &info, sizeof(info));
 }
 
-StepReport Trainer::advance() {
-  const double begin = seconds_now();
-  StepReport report;
-  report.lr = learning_rate(settings_.schedule, step_);
-  set_step_info();
+void Trainer::start_step() {
+  const int64_t step = step_ + static_cast<int64_t>(started_.size());
+  beta1_power_ *= settings_.step.beta1;
+  beta2_power_ *= settings_.step.beta2;
+  set_step_info(step);
   for (int64_t m = 0; m < settings_.step.micro_batches; ++m) {
-    const Batch batch = sample_batch(data_, settings_.seed, step_, m, settings_.step.batch, settings_.model.context);
+    const Batch batch = sample_batch(data_, settings_.seed, step, m, settings_.step.batch, settings_.model.context);
     const auto bytes = static_cast<int64_t>(batch.inputs.size() * sizeof(int32_t));
     train_executor_->set_input(training_.ids[static_cast<size_t>(m)], batch.inputs.data(), bytes);
     train_executor_->set_input(training_.targets[static_cast<size_t>(m)], batch.targets.data(), bytes);
@@ -92,10 +92,21 @@ StepReport Trainer::advance() {
     train_executor_->run_timed(*times_);
   else
     train_executor_->run();
-  report.loss = train_executor_->read(training_.loss)[0];
-  report.grad_norm = train_executor_->read(training_.grad_norm)[0];
-  beta1_power_ *= settings_.step.beta1;
-  beta2_power_ *= settings_.step.beta2;
+  StartedStep& started = started_.emplace_back();
+  started.lr = learning_rate(settings_.schedule, step);
+  started.downloads[0] = train_executor_->start_read(training_.loss, started.loss);
+  started.downloads[1] = train_executor_->start_read(training_.grad_norm, started.grad_norm);
+}
+
+StepReport Trainer::advance(bool next_follows) {
+  const double begin = seconds_now();
+  if (started_.empty()) start_step();
+  if (next_follows && started_.size() == 1 && backend_.runs_ahead() && !times_) start_step();
+  const StartedStep& done = started_.front();
+  for (const auto& download : done.downloads) download->wait();
+  StepReport report;
+  report.lr = done.lr, report.loss = done.loss, report.grad_norm = done.grad_norm;
+  started_.pop_front();
   report.step = ++step_;
   report.seconds = seconds_now() - begin;
   seconds_ += report.seconds;
@@ -157,6 +168,7 @@ TensorMap Trainer::download_tensors(std::initializer_list<const char*> prefixes)
 }
 
 TrainingState Trainer::state() const {
+  if (!started_.empty()) throw Error("the state of a run whose next step has begun belongs to no step");
   TrainingState state;
   state.model = settings_.model;
   state.parameters = download_tensors({""});
@@ -195,6 +207,7 @@ void Trainer::restore(const TrainingState& state) {
     const auto it = state.states.find(name);
     same(it != state.states.end() && it->second.shape == tensor.shape, "the checkpoint has no matching tensor " + name);
   }
+  started_.clear();
   upload_tensors(state.parameters);
   upload_tensors(state.states);
   step_ = state.step;

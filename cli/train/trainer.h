@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,8 +47,9 @@ class Trainer {
 
   int64_t step() const { return step_; }
   /// One optimizer step. Throws Error where the loss is not finite: the parameters on disk stay those of the last
-  /// checkpoint.
-  StepReport advance();
+  /// checkpoint. `next_follows`: nobody looks at the parameters before the next call, so that a backend that runs ahead
+  /// may start the next step before it has this one's results.
+  StepReport advance(bool next_follows = false);
   /// Mean loss over the first `batches` batches of validation windows; 0: all of them.
   double evaluate(int64_t batches);
   TrainingState state() const;
@@ -65,7 +67,15 @@ class Trainer {
   std::optional<double> entropy() const { return entropy_; }
 
  private:
-  void set_step_info();
+  /// A step that the backend has been given.
+  struct StartedStep {
+    double lr;
+    float loss, grad_norm;
+    std::unique_ptr<Download> downloads[2];
+  };
+
+  void start_step();
+  void set_step_info(int64_t step);
   void upload_tensors(const TensorMap& tensors);
   TensorMap download_tensors(std::initializer_list<const char*> prefixes) const;
 
@@ -80,7 +90,8 @@ class Trainer {
   EvaluationStep evaluation_;
   std::unique_ptr<Executor> train_executor_, evaluation_executor_;  // the latter only with validation data
   int64_t step_ = 0;
-  double beta1_power_ = 1, beta2_power_ = 1;  // fl64 products, numerics.md §9
+  double beta1_power_ = 1, beta2_power_ = 1;  // fl64 products, numerics.md §9; of the steps that were started
+  std::list<StartedStep> started_;            // whose results nobody has read
   double seconds_ = 0;
   int64_t timed_steps_ = 0;
   std::vector<double> last_losses_;

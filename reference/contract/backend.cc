@@ -24,7 +24,18 @@ class LoopProgram final : public Program {
   std::vector<BoundNode> nodes_;
 };
 
+/// A download that was over when it started.
+class FinishedDownload final : public Download {
+ public:
+  void wait() override {}
+};
+
 }  // namespace
+
+std::unique_ptr<Download> Backend::start_download(const Part& from, void* to, int64_t bytes) {
+  download(from, to, bytes);
+  return std::make_unique<FinishedDownload>();
+}
 
 std::unique_ptr<Program> Backend::compile(const Plan& plan) {
   for (const Node& node : plan.graph.nodes) {

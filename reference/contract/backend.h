@@ -53,6 +53,14 @@ class Program {
   virtual void run() = 0;
 };
 
+/// A download that has been started. It must not outlive its backend.
+class Download {
+ public:
+  virtual ~Download() = default;
+  /// Returns once the bytes are where they were asked for.
+  virtual void wait() = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -64,6 +72,11 @@ class Backend {
   virtual std::unique_ptr<Buffer> allocate(int64_t bytes) = 0;
   virtual void upload(const Part& to, const void* from, int64_t bytes) = 0;
   virtual void download(const Part& from, void* to, int64_t bytes) = 0;
+
+  /// True if programs return before their work is done: it pays to start the next before the results of one are read.
+  virtual bool runs_ahead() const { return false; }
+  /// Starts a download behind all work so far; `to` is filled by the end of wait(). Default: downloads at once.
+  virtual std::unique_ptr<Download> start_download(const Part& from, void* to, int64_t bytes);
 
   /// 64-bit digest of the value: equal for equal bits with NaN canonical (numerics.md §1). A csr value counts its
   /// entries up to row_ptr's end only.
