@@ -1,4 +1,4 @@
-// A block of threads walks down 32 columns of a matrix, a tile of 32 rows for each of its four or eight warps in each
+// A block of threads walks down 32 columns of a matrix, a tile of 32 rows for each of its four or twelve warps in each
 // round: a warp copies its tiles into a ring in shared memory some rounds ahead, runs the element-wise program on them
 // in place and quantizes them from registers; one more warp adds the columns of the tiles in ascending order, a lane a
 // column.
@@ -102,7 +102,7 @@ __device__ inline void sum_strip(const TileWalk& walk, const Strip<kWarps>& stri
 struct NoProgram {
   static constexpr bool kRuns = false;
   static constexpr int kWalks = 8;     // of one launch
-  static constexpr int kWarps = 8;     // of a block of threads, beside the one that adds
+  static constexpr int kWarps = 12;    // of a block of threads, beside the one that adds
   static constexpr int kResident = 2;  // blocks of threads of a multiprocessor
 };
 struct AnyProgram {
@@ -121,10 +121,10 @@ struct AnyProgram {
 template <Code kCode>
 struct OneInstruction {
   static constexpr bool kRuns = true;
-  static constexpr int kRows = 2;  // of a lane, that an instruction takes at once
+  static constexpr int kRows = kCode == Code::gelu ? 1 : 2;  // of a lane, that an instruction takes at once
   static constexpr int kWalks = 1;
   static constexpr int kWarps = 4;
-  static constexpr int kResident = 3;
+  static constexpr int kResident = kCode == Code::gelu ? 5 : 3;
   template <int N, class Store>
   __device__ static void run(const ElementProgram& program, const float (&others)[kMostOperands][N], float (&v)[N],
                              const Store& store) {

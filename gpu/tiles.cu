@@ -73,12 +73,12 @@ static_assert(NoProgram::kWalks == kMostTileWorks && kMostTileWorks <= kMostSums
 
 constexpr int round_bytes(int warps, int sources) { return warps * sources * kTileElements * 4; }
 
-/// Rounds of a block: a panel where columns are summed, else an even share of what the device runs at once.
-int rounds_of(std::span<const TileWork> works, std::span<const TileWalk> walks, int warps, int64_t blocks) {
-  if (works[0].sums != nullptr) return static_cast<int>(kPanel / kTileSide) / warps;
+/// Tiles that a block walks: a panel where columns are summed, else an even share of what the device runs at once.
+int strip_of(std::span<const TileWork> works, std::span<const TileWalk> walks, int warps, int64_t blocks) {
+  if (works[0].sums != nullptr) return static_cast<int>(kPanel / kTileSide);
   int64_t rounds = 0;
   for (const TileWalk& walk : walks) rounds += ceil_div(walk.tiles, warps) * walk.across;
-  return static_cast<int>(ceil_div(rounds, blocks));
+  return static_cast<int>(ceil_div(rounds, blocks)) * warps;
 }
 
 template <class Program, class Encoder>
@@ -87,12 +87,12 @@ void launch_walks(std::span<const TileWork> works, std::span<TileWalk> list, con
   const int round = round_bytes(Program::kWarps, list[0].sources);
   const int slots = (3 * round + kReserved) * Program::kResident <= kSharedOfMultiprocessor ? 3 : 2;
   const int resident = std::min(kSharedOfMultiprocessor / (slots * round + kReserved), Program::kResident);
-  const int rounds = rounds_of(works, list, Program::kWarps, int64_t{context.multiprocessors()} * resident);
+  const int strip = strip_of(works, list, Program::kWarps, int64_t{context.multiprocessors()} * resident);
   TileWalks<Program::kWalks> walks{};
   int64_t blocks = 0;
   for (TileWalk& walk : list) {
     walk.slots = slots;
-    walk.strip = rounds * Program::kWarps;
+    walk.strip = strip;
     walks.begin[walks.count] = static_cast<int>(blocks);
     walks.walk[walks.count++] = walk;
     blocks += ceil_div(walk.tiles, walk.strip) * walk.across;
