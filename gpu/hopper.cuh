@@ -85,6 +85,20 @@ __device__ inline void copy_bulk_to(uint16_t blocks, void* shared, const void* g
       : "memory");
 }
 
+/// Starts a copy of bytes (a multiple of 16) from shared to global memory; ordinary stores to the shared memory must be
+/// published first. end_stores makes the thread's copies a group; wait_stores waits until all have read the shared
+/// memory, finish_stores until they have written.
+__device__ inline void store_bulk(void* global, const void* shared, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared_address(shared)),
+               "r"(bytes)
+               : "memory");
+}
+__device__ inline void publish_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ inline void end_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ inline void wait_stores() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+__device__ inline void finish_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
 /// Warpgroup number `group` waits for its threads.
 __device__ inline void synchronize_warpgroup(int group) {
   asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kWarpgroup) : "memory");

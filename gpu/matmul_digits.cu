@@ -99,7 +99,7 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
     const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
     if (grid.split) return store_totals(total, sums, grid, tile, lane);
     const ColumnFactors<Plan> columns(grid, epilogue, tile);
-    synchronize_warpgroup(group);
+    free_staging<Plan>(group);
     finish_tile<Plan>({grid, epilogue, tile, lane, columns, 0, group, memory.own(group)},
                       [&](int i) { return sums.rounded(total[i]); });
   });

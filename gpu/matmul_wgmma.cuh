@@ -147,6 +147,13 @@ __device__ void copy_tiles(const ProductMemory<Plan>& memory, const WidePair& pa
   memory.full[turn.stage].arrive_expecting(0);
 }
 
+/// Waits until the warpgroup's finished rows of the tile before have left its staging memory.
+template <class Plan>
+__device__ void free_staging(int group) {
+  if constexpr (Plan::kStaged) wait_stores();
+  synchronize_warpgroup(group);
+}
+
 /// Gives a stage back to the copying threads of all blocks of the cluster.
 template <class Plan>
 __device__ void release(const ProductMemory<Plan>& memory, int stage) {
@@ -172,7 +179,7 @@ template <class Plan, class Value>
 __device__ void finish_tile(const TileWork<Plan>& w, const Value& value) {
   w.columns.publish(w.staging);
   synchronize_warpgroup(w.group);
-  store_outputs<Plan>(value, w.grid, w.epilogue, w.tile, w.lane, w.staging);
+  store_outputs<Plan>(value, w.grid, w.epilogue, w.tile, w.lane, w.staging, w.group);
 }
 
 /// All k of a tile in one sum of integers, whose unit is `unit`.
@@ -200,7 +207,7 @@ __device__ void multiply_vectors(const ProductMemory<Plan>& memory, Turn<Plan>& 
   wait_products<0>();
   pin(sum);
   release(memory, held);
-  synchronize_warpgroup(w.group);
+  free_staging<Plan>(w.group);
   finish_tile(w, [&](int i) { return static_cast<float>(sum[i]) * unit; });
 }
 
@@ -251,7 +258,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
         if (step < Plan::kSteps) start(right, a_next, b_next + kOtherHalf);
       }
     }
-    if (first == 0) synchronize_warpgroup(w.group);  // all have done with the tile before
+    if (first == 0) free_staging<Plan>(w.group);
     if (w.slices <= kPanelSlices) break;
 #pragma unroll
     for (int q = 0; q < Plan::kOwn / 4; ++q) {
@@ -295,6 +302,7 @@ __device__ void run_tiles(const ProductMemory<Plan>& memory, const WidePair& pai
       if (tile.last_panel == 0) break;
       work(turn, tile, group, rank);
     }
+    finish_stores();
   }
   if constexpr (Plan::kCluster > 1) synchronize_cluster();  // a block that others still write to must not end
 }

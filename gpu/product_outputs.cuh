@@ -17,9 +17,9 @@ struct ProductPlan {
   static constexpr int kOwn = cols / 2;  // outputs of a thread
   static constexpr int kSteps = kSliceBytes / 32;
   static constexpr int kABytes = kRows * kSliceBytes, kBBytes = cols * kSliceBytes;
-  // Finished rows go through shared memory, from which whole lines leave; the same memory holds the panels so far. The
-  // pitch lays the eight rows of a store into different banks; what it leaves free behind the rows holds the columns'
-  // factors.
+  // Finished rows go through shared memory and leave by bulk copies while the next tile is computed; the same memory
+  // holds the panels so far. The pitch lays the eight rows of a store into different banks; what it leaves free behind
+  // the rows holds the columns' factors.
   static constexpr bool kStaged = cols <= 192;
   static constexpr int kGap = 8, kPitch = cols + kGap;
   static constexpr int kStagingBytes = kStaged ? kRows * kPitch * 4 : 0;
@@ -129,27 +129,27 @@ __device__ void finish_outputs(const Value& value, const LanePlace& lane, float*
   }
 }
 
-/// Copies the 16 rows that a warp has staged at `from` to their places, quads of neighbours by neighbouring lanes. `to`
-/// is the first output of the matrix, `row` the first of the rows.
+/// Starts the copies of the warpgroup's staged rows; `to` is the first output of the matrix.
 template <class Plan>
-__device__ void store_rows(const TileGrid& grid, const OutputPlaces& places, const Tile& tile, int64_t row, float* to,
-                           const float* from) {
-  constexpr int kQuads = Plan::kCols / 4, kRows = 16;
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  const int rows = static_cast<int>(least(grid.m - row, kRows));
+__device__ void store_rows(const TileGrid& grid, const OutputPlaces& places, const Tile& tile, int64_t first_row,
+                           float* to, const float* staging) {
+  const int thread = static_cast<int>(threadIdx.x % kWarpgroup), in_group = thread % 64;
+  const int64_t row = first_row + in_group;
+  if (row >= grid.m) return;
   const int cols = static_cast<int>(least(grid.n - tile.first_col, Plan::kCols));
-  const bool plain = grid.split || places.plain;
-  // Each lane finds the place of one row for all.
-  const int64_t own = row + lane % kRows;
-  const long long place = plain ? own * grid.n : places.of_row(own, grid.n);
-#pragma unroll
-  for (int i = 0; i < kRows * kQuads / kWarp; ++i) {
-    const int item = i * kWarp + lane, r = item / kQuads, col = item % kQuads * 4;
-    const long long row_place = __shfl_sync(kAllLanes, place, r);
-    if (r >= rows || col >= cols) continue;
-    const int64_t col_place = plain ? tile.first_col + col : places.of_col(tile.first_col + col);
-    *reinterpret_cast<float4*>(to + row_place + col_place) =
-        *reinterpret_cast<const float4*>(from + r * Plan::kPitch + col);
+  const float* from = staging + in_group * Plan::kPitch;
+  if (grid.split || places.plain) {
+    if (thread < 64) store_bulk(to + row * grid.n + tile.first_col, from, static_cast<uint32_t>(cols) * 4);
+    return;
+  }
+  to += places.of_row(row, grid.n);
+  uint32_t outer = static_cast<uint32_t>(tile.first_col) / places.inner_cols;
+  uint32_t inner = static_cast<uint32_t>(tile.first_col) - outer * places.inner_cols;
+  // The two threads of a row take turns.
+  for (int col = 0, turn = thread / 64; col < cols; ++outer, inner = 0, turn ^= 1) {
+    const int count = min(static_cast<int>(places.inner_cols - inner), cols - col);
+    if (turn == 0) store_bulk(to + outer * places.outer_col + inner, from + col, static_cast<uint32_t>(count) * 4);
+    col += count;
   }
 }
 
@@ -157,7 +157,7 @@ __device__ void store_rows(const TileGrid& grid, const OutputPlaces& places, con
 /// eight columns. `staging` is the warpgroup's own and free, the factors of the columns are there.
 template <class Plan, class Value>
 __device__ void store_outputs(const Value& value, const TileGrid& grid, const Epilogue& epilogue, const Tile& tile,
-                              const LanePlace& lane, float* staging) {
+                              const LanePlace& lane, float* staging, int group) {
   const OutputPlaces& places = epilogue.places;
   float* y = grid.split ? grid.partial + (tile.part * grid.matrices + tile.matrix) * grid.m * grid.n
                         : epilogue.matrix_of(grid.y, tile.matrix, grid.m, grid.n);
@@ -166,12 +166,14 @@ __device__ void store_outputs(const Value& value, const TileGrid& grid, const Ep
     finish_outputs<Plan, false>(value, lane, staging, store);
   };
   if (Plan::kStaged && grid.n % 4 == 0) {
-    const int in_warp = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp % 4);
-    float* rows = staging + 16 * warp * Plan::kPitch;
-    float* to = rows + in_warp / 4 * Plan::kPitch + in_warp % 4 * 2;
+    const int thread = static_cast<int>(threadIdx.x % kWarpgroup), in_group = thread / kWarp * 16 + thread % kWarp / 4;
+    float* to = staging + in_group * Plan::kPitch + thread % 4 * 2;
     finish([&](int j, int h, float2 v) { *reinterpret_cast<float2*>(to + 8 * h * Plan::kPitch + 8 * j) = v; });
-    __syncwarp();
-    return store_rows<Plan>(grid, places, tile, lane.row - in_warp / 4, y, rows);
+    publish_stores();
+    synchronize_warpgroup(group);
+    store_rows<Plan>(grid, places, tile, lane.row - in_group, y, staging);
+    end_stores();
+    return;
   }
   const int columns = static_cast<int>(least(grid.n - lane.col, Plan::kCols));  // from the lane's first on
   // Where rows could be staged, only odd sizes come here, and these lie plain.
