@@ -27,6 +27,11 @@ struct DirectProduct {
   int count_a, count_b;
   bool grouped;
   Bytes16 units;
+
+  FP4SIM_HD const DirectSide& side_a(int64_t matrix) const { return a[count_a > 1 ? matrix : 0]; }
+  FP4SIM_HD const DirectSide& side_b(int64_t matrix) const { return b[count_b > 1 ? matrix : 0]; }
+  /// Number of a product's matrix in its sides.
+  FP4SIM_HD int64_t matrix_of(int64_t matrix) const { return grouped ? 0 : matrix; }
 };
 
 /// Host only.
@@ -98,11 +103,13 @@ struct DirectBlock {
 };
 
 /// Computes the tiles of a product that the filter takes; `grid` and `epilogue`, without its scales, are those of the
-/// faster kernel. A unit of the dots is `unit`. The whole block calls; `shared`: sizeof(DirectBlock) twice.
+/// faster kernel. A unit of the dots is `unit`. The whole block calls; `shared`: 32 KiB.
 __device__ inline void multiply_direct(const DirectProduct& p, TileGrid grid, const Epilogue& epilogue, float unit,
                                        const TileFilter& filter, uint8_t* shared) {
   DirectBlock& block_a = *reinterpret_cast<DirectBlock*>(shared);
   DirectBlock& block_b = *reinterpret_cast<DirectBlock*>(shared + sizeof(DirectBlock));
+  float* sums =
+      reinterpret_cast<float*>(shared + 2 * sizeof(DirectBlock));  // [thread][output]: one by one, little code
   grid.tiles_m = (grid.m + kDirectTile - 1) / kDirectTile, grid.tiles_n = (grid.n + kDirectTile - 1) / kDirectTile;
   const bool works = threadIdx.x < kDirectThreads;
   const int y = static_cast<int>(threadIdx.x) % kDirectThreads / kDirectSide;
@@ -111,10 +118,8 @@ __device__ inline void multiply_direct(const DirectProduct& p, TileGrid grid, co
   for (int64_t item = blockIdx.x; item < grid.tiles(); item += gridDim.x) {
     const Tile tile = tile_at(grid, item, kDirectTile, kDirectTile);
     if (!filter.takes(tile, kDirectTile, kDirectTile)) continue;
-    const int number = static_cast<int>(tile.matrix);
-    const DirectSide& side_a = p.a[p.count_a > 1 ? number : 0];
-    const DirectSide& side_b = p.b[p.count_b > 1 ? number : 0];
-    const int64_t matrix = p.grouped ? 0 : tile.matrix;
+    const DirectSide &side_a = p.side_a(tile.matrix), &side_b = p.side_b(tile.matrix);
+    const int64_t matrix = p.matrix_of(tile.matrix);
 #pragma unroll 1
     for (int64_t panel = tile.first_panel; panel < tile.last_panel; ++panel) {
       float acc[kDirectOwn][kDirectOwn] = {};
@@ -144,12 +149,13 @@ __device__ inline void multiply_direct(const DirectProduct& p, TileGrid grid, co
                               block_a.scales[y + kDirectSide * i] * block_b.scales[x + kDirectSide * j], acc[i][j]);
       }
       if (!works) continue;
+      float* own = sums + threadIdx.x * kDirectOwn * kDirectOwn;
 #pragma unroll
-      for (int i = 0; i < kDirectOwn; ++i)
-#pragma unroll
-        for (int j = 0; j < kDirectOwn; ++j)
-          store_panel(grid, epilogue, panel, tile.matrix, tile.first_row + y + kDirectSide * i,
-                      tile.first_col + x + kDirectSide * j, acc[i][j], false);
+      for (int i = 0; i < kDirectOwn * kDirectOwn; ++i) own[i] = acc[i / kDirectOwn][i % kDirectOwn];
+#pragma unroll 1
+      for (int i = 0; i < kDirectOwn * kDirectOwn; ++i)
+        store_panel(grid, epilogue, panel, tile.matrix, tile.first_row + y + kDirectSide * (i / kDirectOwn),
+                    tile.first_col + x + kDirectSide * (i % kDirectOwn), own[i], false);
     }
   }
 }

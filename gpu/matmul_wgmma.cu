@@ -18,7 +18,7 @@ struct Launch {
   WidePair pair;
   Epilogue epilogue;
   float unit = 1.0f;  // of integers
-  UnfitFlags unfit = {nullptr, 0};
+  UnfitFlags unfit = {};
   Certificates certificates = {{}, {}, Tiles::all};
   uint8_t* map = nullptr;
   DirectProduct direct = {};  // of what is unfit

@@ -211,9 +211,71 @@ __device__ void multiply_vectors(const ProductMemory<Plan>& memory, Turn<Plan>& 
   finish_tile(w, [&](int i) { return static_cast<float>(sum[i]) * unit; });
 }
 
+/// Scales have gone into the operands: nothing is left for a block's dot.
+struct ScalesInside {
+  static constexpr bool kLate = false;
+};
+
+/// The scales of a lane's two rows where rows are late: codes of the four blocks of a slice, one a byte.
+class LateScales {
+ public:
+  static constexpr bool kLate = true;
+
+  __device__ LateScales(const DirectProduct& p, const LateRows& late, const Tile& tile, const LanePlace& lane,
+                        int64_t rows)
+      : side_(p.side_a(tile.matrix)), blocks_((side_.k + (1 << kBlockShift) - 1) >> kBlockShift) {
+    const int64_t matrix = p.matrix_of(tile.matrix);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int64_t row = least(lane.row + 8 * h, rows - 1);
+      origins_[h] = late.origin(tile.matrix, row);
+      codes_[h] = side_.scales + side_.places.of_row(matrix, row);
+    }
+  }
+  /// Reads the codes of a slice of 128 k.
+  __device__ void load(int64_t slice) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      slice_[h] = 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int64_t block = 4 * slice + i;
+        if (block < blocks_) slice_[h] |= uint32_t{__ldg(codes_[h] + block * side_.places.block_step)} << (8 * i);
+      }
+    }
+  }
+  /// What the dots of a block of the slice are multiplied by: 1 for zeros, NaN and rows whose scales are inside.
+  __device__ float factor(int h, int block) const {
+    const int code = static_cast<int>(slice_[h] >> (8 * block) & 0xFFu);
+    const bool none = origins_[h] == 0 || code == 0 || code == kE8m0NaN;
+    return __uint_as_float(static_cast<uint32_t>(none ? 127 : code - origins_[h] + 127) << 23);
+  }
+
+ private:
+  const DirectSide& side_;
+  int64_t blocks_;
+  int origins_[2];
+  const uint8_t* codes_[2];
+  uint32_t slice_[2];
+};
+
+/// Adds the dots of a block to the sums: outputs come in pairs of two rows.
+template <class Late, int n>
+__device__ inline void add_dots(float* sum, const float (&dot)[n], const Late& late, int block) {
+  if constexpr (Late::kLate) {
+    const float factors[2] = {late.factor(0, block), late.factor(1, block)};
+#pragma unroll
+    for (int i = 0; i < n; ++i) sum[i] = fma32(dot[i], factors[i / 2 % 2], sum[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < n; ++i) sum[i] = sum[i] + dot[i];
+  }
+}
+
 /// Blocks, each a step of the instructions, in panels of 1024.
-template <class Plan>
-__device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& turn, const TileWork<Plan>& w) {
+template <class Plan, class Late>
+__device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& turn, const TileWork<Plan>& w,
+                                Late late) {
   float4* totals = reinterpret_cast<float4*>(w.staging) + threadIdx.x % kWarpgroup;
   constexpr int kHalf = Plan::kOwn / 2;
   constexpr uint64_t kOtherHalf = descriptor_step(Plan::kCols / 2 * kSliceBytes);  // of the columns
@@ -235,6 +297,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
     for (int slice = first; slice < end; ++slice, turn.next()) {
       const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + w.group * 64 * kSliceBytes);
       const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
+      if constexpr (Late::kLate) late.load(w.tile.first_panel * kSlicesOfPanel<Plan> + slice);
       memory.full[turn.stage].wait(turn.parity);
       start(left, da, db);
       start(right, da, db + kOtherHalf);
@@ -243,8 +306,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
         const uint64_t a_next = da + step * descriptor_step(32), b_next = db + step * descriptor_step(32);
         wait_products<1>();
         pin(left);
-#pragma unroll
-        for (int i = 0; i < kHalf; ++i) sum[i] = sum[i] + left[i];
+        add_dots(sum, left, late, step - 1);
         if (step < Plan::kSteps) {
           start(left, a_next, b_next);
           wait_products<1>();
@@ -253,8 +315,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
           release(memory, turn.stage);
         }
         pin(right);
-#pragma unroll
-        for (int i = 0; i < kHalf; ++i) sum[kHalf + i] = sum[kHalf + i] + right[i];
+        add_dots(sum + kHalf, right, late, step - 1);
         if (step < Plan::kSteps) start(right, a_next, b_next + kOtherHalf);
       }
     }
@@ -326,21 +387,25 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
                    const __grid_constant__ Epilogue epilogue, float unit, const __grid_constant__ UnfitFlags unfit,
                    const __grid_constant__ Certificates certificates, uint8_t* map,
                    const __grid_constant__ typename Plan::Rule::OtherWay other_way) {
-  [[maybe_unused]] const bool fits = !unfit.any();
+  const int found = unfit.found();
   const ProductMemory<Plan> memory(dynamic_shared());
   const TileFilter filter(certificates, memory.bands);
   if (certificates.which == Tiles::others && filter.all_certified()) return;
   if (map != nullptr && blockIdx.x == 0) store_map(certificates, filter, map);
   if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
-    if (!fits) return multiply_direct(other_way, grid, epilogue, unit, filter, dynamic_shared());
+    if ((found & UnfitFlags::kUnfit) != 0)
+      return multiply_direct(other_way, grid, epilogue, unit, filter, dynamic_shared());
   }
   run_tiles(memory, pair, grid, filter, [&](Turn<Plan>& turn, const Tile& tile, int group, uint32_t rank) {
     const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
     const ColumnFactors<Plan> columns(grid, epilogue, tile);
     const int slices = slices_of<Plan>(tile, pair.a.slices);
     const TileWork<Plan> work{grid, epilogue, tile, lane, columns, slices, group, memory.own(group)};
+    if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
+      if (found != 0) return multiply_blocks(memory, turn, work, LateScales(other_way, unfit.late, tile, lane, grid.m));
+    }
     if constexpr (Plan::Rule::kBlocks) {
-      multiply_blocks(memory, turn, work);
+      multiply_blocks(memory, turn, work, ScalesInside{});
     } else {
       multiply_vectors(memory, turn, work, unit);
     }

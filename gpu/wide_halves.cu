@@ -7,6 +7,8 @@
 namespace fp4sim::gpu {
 namespace {
 
+constexpr int kResident = 4;  // blocks of a multiprocessor, for which the registers must do
+
 /// The fp16 numbers of the eight magnitudes of a code, low and high bytes apart, and the signs of negative scales.
 struct Halves {
   uint32_t low[2], high[2];
@@ -55,7 +57,7 @@ struct HalfChunks {
   __device__ void finish(const NumberedPiece&) {}
 };
 
-__global__ void __launch_bounds__(kWideningThreads, 4) widen_to_halves(const __grid_constant__ Widenings all) {
+__global__ void __launch_bounds__(kWideningThreads, kResident) widen_to_halves(const __grid_constant__ Widenings all) {
   widen_piece<HalfChunks>(own_piece(all));
 }
 
@@ -63,7 +65,8 @@ __global__ void __launch_bounds__(kWideningThreads, 4) widen_to_halves(const __g
 
 WidePair widen_halves(const NarrowOperand& a, const NarrowOperand& b, Context& context) {
   using Chunks = HalfChunks<kAlongRows, true>;
-  const WideningPair pair = widening_pair({&a, 1}, {&b, 1}, kChunks * Chunks::kChunkK, Chunks::kScaleShift, context);
+  const WideningPair pair =
+      widening_pair({&a, 1}, {&b, 1}, kChunks * Chunks::kChunkK, Chunks::kScaleShift, kResident, context);
   context.launch(widen_to_halves, grid_of(pair.work), pair.work);
   return pair.wide;
 }

@@ -1,7 +1,9 @@
 // Scales inside: the row has an origin, the scale exponent whose factor in the bytes is 1. int8 holds units (halves)
 // times 2^f for 0 ≤ f ≤ 3, so the origin is the row's smallest exponent. A value of e2m1 times 2^f is a normal E5M2
 // number for −13 ≤ f ≤ 13, so the origin is the largest less 13, and blocks down to 2^26 below that fit. Blocks of
-// scale code 0 must hold zeros only, else the product is unfit; a NaN scale makes its block NaN.
+// scale code 0 must hold zeros only, else the product is unfit; a NaN scale makes its block NaN. Rows of a with a wider
+// span keep their scales for later (LateRows): all sums are multiples of 2^−149 there too, so that none is rounded that
+// is not by the rule.
 #include "gpu/wide_operand.h"
 
 #include "gpu/scale_span.cuh"
@@ -14,6 +16,7 @@ constexpr int kResident = 4, kCertifying = 3;  // blocks of a multiprocessor, fo
 constexpr int kLargestFold = 13, kLargestShift = 3;
 constexpr int kLeastExponent = -60,
               kMostExponent = 50;  // of scales: all sums are then normal numbers, and exact powers
+constexpr int kLeastLate = -85;    // of scales of late rows: 2^−85 · 2^−60 · ¼ is a multiple of 2^−149
 
 /// True in those threads that write what the whole row has in common.
 template <int rows>
@@ -43,10 +46,11 @@ __device__ void store_factors(const NumberedPiece& p, const int (&origin)[rows])
   }
 }
 
-/// Writes whether a piece is unfit; true in all threads if it is.
-__device__ bool store_unfit(const NumberedPiece& p, uint32_t misfits) {
-  const int unfit = __syncthreads_or(misfits != 0 ? 1 : 0);
-  if (threadIdx.x == 0) p.all.unfit[p.number] = unfit != 0 ? 1 : 0;
+/// Writes whether a piece is unfit, or has late rows; true in all threads if it is unfit.
+__device__ bool store_unfit(const NumberedPiece& p, uint32_t misfits, bool late = false) {
+  const int unfit = __syncthreads_or(misfits != 0 ? 1 : 0), has_late = __syncthreads_or(late ? 1 : 0);
+  if (threadIdx.x == 0)
+    p.all.unfit[p.number] = (unfit != 0 ? UnfitFlags::kUnfit : 0) | (has_late != 0 ? UnfitFlags::kLate : 0);
   return unfit != 0;
 }
 
@@ -92,26 +96,36 @@ struct FoldedChunks {
 /// E5M2 numbers.
 template <int rows, bool whole>
 struct Folding : FoldedChunks {
+  static constexpr int kAnyScale = -1;  // `least` of late rows
+
   SpanTable& table;
   int least[rows] = {};
   uint32_t misfits = 0;
+  bool late = false;
 
   __device__ explicit Folding(SpanTable& shared) : table(shared) {}
   __device__ void start(const NumberedPiece& p) {
     RowSpan spans[rows];
-    find_spans<false, whole>(p, table, spans);
+    find_spans<true, whole>(p, table, spans);
     int origin[rows];
+    const bool writes = p.range == 0 && p.w.late != nullptr && writes_rows<rows>();
+    uint8_t* late_rows = p.w.late + p.matrix * p.w.padded_rows() + p.first_row;
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
-      origin[r] = e5m2_origin(spans[r]), least[r] = origin[r] - kLargestFold;
-      if (spans[r].top > kE8m0Bias + kMostExponent) misfits = 1;
+      const RowSpan& s = spans[r];
+      origin[r] = e5m2_origin(s), least[r] = origin[r] - kLargestFold;
+      if (s.top > kE8m0Bias + kMostExponent) misfits = 1;
+      const bool waits = p.w.late != nullptr && s.top != 0 && s.low < least[r] && s.low >= kE8m0Bias + kLeastLate;
+      if (waits) least[r] = kAnyScale, late = true;
+      if (writes) late_rows[row_in_piece<rows>(r)] = static_cast<uint8_t>(waits ? origin[r] : 0);
     }
     store_factors(p, origin);
   }
   __device__ uint4 chunk(int r, const uint32_t (&codes)[2], uint32_t code) {
-    return e5m2_chunk(codes, static_cast<int>(code), least[r], misfits);
+    const int scale = static_cast<int>(code);
+    return e5m2_chunk(codes, scale, least[r] == kAnyScale ? scale - kLargestFold : least[r], misfits);
   }
-  __device__ void finish(const NumberedPiece& p) { store_unfit(p, misfits); }
+  __device__ void finish(const NumberedPiece& p) { store_unfit(p, misfits, late); }
 };
 
 /// The same for rows that were written as units: those know their factors.
@@ -238,14 +252,19 @@ __global__ void __launch_bounds__(kThreads, kResident)
   }
 }
 
-/// Slices of a piece for the shortest time: each piece reads all scales of its rows first. kWideRows rows are a block.
-int64_t range_of(int64_t row_blocks, int64_t slices, int64_t processors) {
-  constexpr int64_t kScales = 48, kStart = 2, kMostRanges = 32;  // slices whose scales take the time of a slice
-  int64_t best = slices, least_time = 0;
+/// Slices of a piece for the shortest time. Each piece reads all scales of its rows first; pieces that share a
+/// multiprocessor, as many as are `resident`, wait at the same time, which costs nothing while they are few.
+int64_t range_of(int64_t row_blocks, int64_t slices, int64_t processors, int64_t resident) {
+  constexpr double kScales = 1.0 / 48, kStart = 2, kFree = 2.5;  // times of a slice: its scales, a piece's start
+  constexpr int64_t kMostRanges = 32;
+  int64_t best = slices;
+  double least_time = 0;
   for (int64_t ranges = 1; ranges <= std::min(slices, kMostRanges); ++ranges) {
-    const int64_t range = ceil_div(slices, ranges);
-    const int64_t time =
-        ceil_div(row_blocks * ceil_div(slices, range), processors) * (kScales * (range + kStart) + slices);
+    const int64_t range = ceil_div(slices, ranges), pieces = row_blocks * ceil_div(slices, range);
+    const int64_t rounds = ceil_div(pieces, resident * processors);
+    const double together = static_cast<double>(std::min(ceil_div(pieces, processors), resident));
+    const double piece = static_cast<double>(range) + kStart + kScales * static_cast<double>(slices);
+    const double time = static_cast<double>(rounds) * piece * std::max(1.0, together / kFree);
     if (ranges > 1 && time >= least_time) continue;
     best = range, least_time = time;
   }
@@ -272,7 +291,7 @@ OperandScales factors_of(Side side) {
 }  // namespace
 
 WideningPair widening_pair(std::span<const NarrowOperand> a, std::span<const NarrowOperand> b, int64_t slice_k,
-                           int scale_shift, Context& context) {
+                           int scale_shift, int64_t resident, Context& context) {
   WideningPair pair{};
   Widenings& work = pair.work;
   work.slices = ceil_div(a.front().k, slice_k);
@@ -300,7 +319,7 @@ WideningPair widening_pair(std::span<const NarrowOperand> a, std::span<const Nar
       row_blocks += o.matrices * (rows / kWideRows);
     }
   }
-  work.range = range_of(row_blocks, work.slices, context.multiprocessors());
+  work.range = range_of(row_blocks, work.slices, context.multiprocessors(), resident);
   work.ranges = static_cast<uint32_t>(ceil_div(work.slices, work.range));
   for (Widening& w : Side(work.of, work.count)) {
     w.first_column = work.columns;
@@ -310,7 +329,7 @@ WideningPair widening_pair(std::span<const NarrowOperand> a, std::span<const Nar
 }
 
 WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& context) {
-  const WideningPair pair = widening_pair({&a, 1}, {&b, 1}, kSliceBytes, kBlockShift, context);
+  const WideningPair pair = widening_pair({&a, 1}, {&b, 1}, kSliceBytes, kBlockShift, kResident, context);
   const SideUnits units{units_of(a.view.quantizer.element), units_of(b.view.quantizer.element)};
   context.launch(widen_plain, grid_of(pair.work), pair.work, units);
   return pair.wide;
@@ -319,7 +338,7 @@ WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& co
 FoldedPair fold_scales(std::span<const NarrowOperand> a, std::span<const NarrowOperand> b, Context& context,
                        bool certifies) {
   constexpr int64_t kLongest = int64_t{1} << 18;  // k of a piece whose sums of squares, 96² at most, fit into 32 bits
-  auto [work, wide] = widening_pair(a, b, kSliceBytes, kBlockShift, context);
+  auto [work, wide] = widening_pair(a, b, kSliceBytes, kBlockShift, certifies ? kCertifying : kResident, context);
   const Side sides[2] = {{work.of, a.size()}, {work.of + a.size(), b.size()}};
   for (const Side side : sides) {
     const int64_t rows = side.front().padded_rows(), norms = rows / kNormRows * work.ranges;
@@ -331,11 +350,18 @@ FoldedPair fold_scales(std::span<const NarrowOperand> a, std::span<const NarrowO
     }
   }
   work.unfit = context.scratch<uint8_t>(work.pieces());
+  const int64_t rows_a = sides[0].front().padded_rows();
+  uint8_t* late = context.scratch<uint8_t>(matrices_of(sides[0]) * rows_a);
+  const LateRows late_rows{late, matrices_of(sides[0]) == 1 ? 0 : 1, rows_a};
   Certificates certificates{norms_of(sides[0], work.ranges), norms_of(sides[1], work.ranges), Tiles::certified};
   certifies = certifies && certificates.matrices() <= kMostBands && work.range * kSliceBytes <= kLongest;
   if (!certifies) certificates.which = Tiles::all;
+  for (Widening& w : sides[0]) {
+    w.late = late;
+    late += w.matrices * rows_a;
+  }
   context.launch(certifies ? fold_or_certify : fold, grid_of(work), work);
-  return {wide, factors_of(sides[0]), factors_of(sides[1]), {work.unfit, work.pieces()}, certificates, work};
+  return {wide, factors_of(sides[0]), factors_of(sides[1]), {work.unfit, work.pieces(), late_rows}, certificates, work};
 }
 
 void fold_units(const FoldedPair& pair, const Certificates& certificates, Context& context) {

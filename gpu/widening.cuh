@@ -267,9 +267,10 @@ struct WideningPair {
   WidePair wide;
 };
 
-/// Pieces and room for the operands of both sides, slice_k k a slice, scales of blocks of 2^scale_shift k; factors,
-/// squares and flags are left to the caller. Host only.
+/// Pieces and room for the operands of both sides, slice_k k a slice, scales of blocks of 2^scale_shift k, for a
+/// kernel of which so many blocks of threads are resident in a multiprocessor; factors, squares and flags are left to
+/// the caller. Host only.
 WideningPair widening_pair(std::span<const NarrowOperand> a, std::span<const NarrowOperand> b, int64_t slice_k,
-                           int scale_shift, Context& context);
+                           int scale_shift, int64_t resident, Context& context);
 
 }  // namespace fp4sim::gpu

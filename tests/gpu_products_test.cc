@@ -112,6 +112,27 @@ TEST_F(GpuProducts, exponents_of_a_row_three_and_four_apart) {
                     fmt::format("k {} spread {}", s.k, spread));
 }
 
+TEST_F(GpuProducts, rows_whose_scales_wait_for_the_dots_of_their_blocks) {
+  // From one beyond what the bytes hold to the least scale that may wait, 2^-85, and one below; some rows of few
+  // exponents, some with zeros and NaN between, in either operand.
+  for (const Size& s : kSizes)
+    for (const auto& [low, spread] : {std::pair{kOne - 20, 28u}, {kOne - 85, 40u}, {kOne - 85, 130u}, {kOne - 86, 50u}})
+      for (const bool specials : {false, true}) {
+        const auto scales = [=](int64_t vector, int64_t block) {
+          if (specials && mixed(vector, block) % 23 == 0) return mixed(vector, block) % 2 == 0 ? kNaN : 0u;
+          return vector % 3 == 1 ? kOne + 2 : spread_scales(low, spread)(vector, block);
+        };
+        const auto codes = [=](int64_t vector, int64_t i) {
+          return scales(vector, i / 32) == 0 ? 8 * (static_cast<uint32_t>(i) % 2) : any_code(1)(vector, i);
+        };
+        const auto what = fmt::format("k {} from {} spread {} specials {}", s.k, low, spread, specials);
+        const PackedOperand wide = operand("mxfp4", s.a, s.matrices, s.m, s.k, scales, codes);
+        for (const uint32_t other : {kOne + 3, kOne - 60})
+          compare(wide, operand("mxfp4", s.b, s.matrices, s.n, s.k, spread_scales(other, 5), any_code(2)), what);
+        compare(operand("mxfp4", s.b, s.matrices, s.n, s.k, spread_scales(kOne, 5), any_code(2)), wide, what);
+      }
+}
+
 TEST_F(GpuProducts, sums_just_below_and_above_two_to_the_24_units) {
   // All codes 6 in blocks 2^3 above one of each panel: 96·96 units of a product each, 1820 of them below 2^24. Odd
   // units of the low blocks are rounded away where panels add up to more.
