@@ -332,25 +332,18 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
   const TileFilter filter(certificates, memory.bands);
   if (certificates.which == Tiles::others && filter.all_certified()) return;
   if (map != nullptr && blockIdx.x == 0) store_map(certificates, filter, map);
-  // Each way has a loop of its own, so that what one needs costs the others no register.
-  const auto run = [&](const auto& multiply) {
-    run_tiles(memory, pair, grid, filter, [&](Turn<Plan>& turn, const Tile& tile, int group, uint32_t rank) {
-      const LanePlace lane =
-          LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
-      const ColumnFactors<Plan> columns(grid, epilogue, tile);
-      const int slices = slices_of<Plan>(tile, pair.a.slices);
-      multiply(turn, TileWork<Plan>{grid, epilogue, tile, lane, columns, slices, group, memory.own(group)});
-    });
-  };
   if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
     if ((found & UnfitFlags::kUnfit) != 0)
       return multiply_direct(other_way, grid, epilogue, unit, filter, dynamic_shared());
-    if (found != 0)
-      return run([&](Turn<Plan>& turn, const TileWork<Plan>& work) {
-        multiply_blocks(memory, turn, work, LateScales(other_way, unfit.late, work.tile, work.lane, grid.m));
-      });
   }
-  run([&](Turn<Plan>& turn, const TileWork<Plan>& work) {
+  run_tiles(memory, pair, grid, filter, [&](Turn<Plan>& turn, const Tile& tile, int group, uint32_t rank) {
+    const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
+    const ColumnFactors<Plan> columns(grid, epilogue, tile);
+    const int slices = slices_of<Plan>(tile, pair.a.slices);
+    const TileWork<Plan> work{grid, epilogue, tile, lane, columns, slices, group, memory.own(group)};
+    if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
+      if (found != 0) return multiply_blocks(memory, turn, work, LateScales(other_way, unfit.late, tile, lane, grid.m));
+    }
     if constexpr (Plan::Rule::kBlocks) {
       multiply_blocks(memory, turn, work, ScalesInside{});
     } else {

@@ -14,9 +14,9 @@ struct MemoryPlan {
   int64_t bytes_without_reuse = 0;
 };
 
-/// First fit by order of execution: a value's memory is free again `rest` nodes after its last reader, so that a
-/// backend may run neighbours as one (Backend::memory_rest); results live to the end; a node's outputs never share
-/// memory with its inputs.
+/// First fit by order of execution: a value's memory is free again `rest` nodes after its last reader, so that a backend
+/// may run neighbours as one (Backend::memory_rest); results live to the end; a node's outputs never share memory with
+/// its inputs.
 MemoryPlan plan_memory(const Graph& graph, size_t rest);
 
 }  // namespace fp4sim::train

@@ -1,6 +1,6 @@
 // quantize on a run of elements: y, codes and packing, a segment at a time in the first-level cache.
-#include "reference/simd/encode.h"
 #include "reference/simd/e2m1_encode.h"
+#include "reference/simd/encode.h"
 #include "reference/simd/kernels_quantize.h"
 #include "reference/simd/philox.h"
 #include "reference/simd/scaled_values.h"
