@@ -39,17 +39,18 @@ class AheadBackend final : public Backend {
   bool runs_ahead() const override { return true; }
   std::unique_ptr<Download> start_download(const Part& from, void* to, int64_t bytes) override {
     struct Later final : Download {
-      Later(AheadBackend& owner, void* to, int64_t bytes) : owner(owner), to(to), bytes(static_cast<size_t>(bytes)) {
+      Later(AheadBackend& backend, void* place, int64_t size)
+          : owner(backend), target(place), content(static_cast<size_t>(size)) {
         owner.most_waiting = std::max(owner.most_waiting, ++owner.waiting);
       }
       ~Later() override { --owner.waiting; }
-      void wait() override { std::memcpy(to, bytes.data(), bytes.size()); }
+      void wait() override { std::memcpy(target, content.data(), content.size()); }
       AheadBackend& owner;
-      void* to;
-      std::vector<std::byte> bytes;
+      void* target;
+      std::vector<std::byte> content;
     };
     auto later = std::make_unique<Later>(*this, to, bytes);
-    inner_->download(from, later->bytes.data(), bytes);
+    inner_->download(from, later->content.data(), bytes);
     return later;
   }
   int waiting = 0, most_waiting = 0;  // downloads
