@@ -103,8 +103,8 @@ __device__ inline void apply(const Instruction& instruction, const float (&other
 }
 
 /// The program on N elements: others[o] are their elements of operand o; store(instruction, v) takes what an
-/// instruction gives. kSums: every instruction is an add.
-template <bool kSums, int N, class Store>
+/// instruction gives.
+template <int N, class Store>
 __device__ inline void run(const ElementProgram& program, const float (&others)[kMostOperands][N], float (&v)[N],
                            const Store& store) {
   for (int i = 0; i < program.count; ++i) {
@@ -113,12 +113,7 @@ __device__ inline void run(const ElementProgram& program, const float (&others)[
 #pragma unroll
     for (int k = 0; k < N; ++k)
       other[k] = instruction.operand == 0 ? others[0][k] : instruction.operand == 1 ? others[1][k] : others[2][k];
-    if constexpr (kSums) {
-#pragma unroll
-      for (int k = 0; k < N; ++k) v[k] = v[k] + other[k];
-    } else {
-      apply(instruction, other, v);
-    }
+    apply(instruction, other, v);
     if (instruction.store != nullptr || instruction.store_bf16 != nullptr) store(instruction, v);
   }
 }

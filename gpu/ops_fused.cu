@@ -54,7 +54,7 @@ __global__ void elements_kernel(ElementProgram program) {
 #pragma unroll
   for (int o = 0; o < kMostOperands; ++o)
     if (o < program.operands) load_four_of(program.others[o], i, n, others[o]);
-  run<false>(program, others, v, [&](const Instruction& instruction, const float(&result)[kVector]) {
+  run(program, others, v, [&](const Instruction& instruction, const float(&result)[kVector]) {
     if (instruction.store != nullptr)
       store_four(instruction.store, i, n, {{result[0], result[1], result[2], result[3]}});
     if (instruction.store_bf16 != nullptr) store_bf16(instruction.store_bf16, i, n, result);

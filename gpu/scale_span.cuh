@@ -9,12 +9,11 @@ namespace fp4sim::gpu {
 /// What a row's codes of e8m0 are, NaN aside.
 struct RowSpan {
   int top;  // the largest; 0: there are only zeros
-  int low;  // the smallest but 0, for those who certify
+  int low;  // the smallest but 0
 };
 
 /// Largest and smallest of codes that come four a word; in 16 bits each: code + 1, where NaN is 0, and 256 − code,
 /// where code 0 is 0.
-template <bool certifies>
 struct FourSpans {
   uint32_t up[2] = {0, 0}, down[2] = {0, 0};  // of bytes 0 and 2, of bytes 1 and 3
   uint32_t nan = 0;
@@ -24,10 +23,8 @@ struct FourSpans {
     for (int odd = 0; odd < 2; ++odd) {
       const uint32_t two = codes >> (8 * odd) & 0x00FF00FFu, next = two + 0x00010001u;
       up[odd] = __vmaxu2(up[odd], next & 0x00FF00FFu);
-      if constexpr (certifies) {
-        nan |= next & 0x01000100u;
-        down[odd] = __vmaxu2(down[odd], (0x01000100u - two) & 0x00FF00FFu);
-      }
+      nan |= next & 0x01000100u;
+      down[odd] = __vmaxu2(down[odd], (0x01000100u - two) & 0x00FF00FFu);
     }
   }
 };
@@ -54,11 +51,11 @@ struct SpanTable {
 };
 
 /// The spans of the thread's rows, each of which eight neighbouring lanes share; true if there is a NaN.
-template <bool certifies, bool whole>
+template <bool whole>
 __device__ bool find_spans(const NumberedPiece& p, SpanTable&, RowSpan (&spans)[kAlongRows]) {
   const int lane = static_cast<int>(threadIdx.x) % kChunks;
   const int64_t blocks = scale_blocks(p.w.k);
-  FourSpans<certifies> found[kAlongRows];
+  FourSpans found[kAlongRows];
   const auto add_all = [&](auto zero, const auto& add) {
     using Word = decltype(zero);
     constexpr int kCodes = sizeof(Word);
@@ -84,10 +81,10 @@ __device__ bool find_spans(const NumberedPiece& p, SpanTable&, RowSpan (&spans)[
   uint32_t nan = 0;
 #pragma unroll
   for (int r = 0; r < kAlongRows; ++r) {
-    const FourSpans<certifies>& f = found[r];
+    const FourSpans& f = found[r];
     nan |= f.nan;
     const uint32_t up = largest_half<kChunks>(f.up[0], f.up[1]);
-    spans[r] = span_of(up, certifies ? largest_half<kChunks>(f.down[0], f.down[1]) : 0);
+    spans[r] = span_of(up, largest_half<kChunks>(f.down[0], f.down[1]));
   }
   return nan != 0;
 }
@@ -114,14 +111,14 @@ __device__ inline void collect_largest(uint32_t (&words)[4],
 }
 
 /// The spans of the thread's eight rows, whose codes lie side by side; true if there is a NaN.
-template <bool certifies, bool whole>
+template <bool whole>
 __device__ bool find_spans(const NumberedPiece& p, SpanTable& table, RowSpan (&spans)[kGroupRows]) {
   constexpr int kTogether = kWideningThreads / kGroupRows;
   const int64_t row = source_row<kGroupRows>(p, 0), blocks = scale_blocks(p.w.k), step = p.w.places.block_step;
   const int rows = static_cast<int>(least(p.w.rows - row, kGroupRows));
   const bool one = p.w.places.row_shift != 0;
   const uint8_t* codes = scale_codes(p, row);
-  FourSpans<certifies> found[2];
+  FourSpans found[2];
 #pragma unroll(whole ? 8 : 1)
   for (int64_t block = threadIdx.x / kGroupRows; block < blocks; block += kTogether) {
     const uint2 eight = eight_scales<whole>(codes + block * step, one, rows);
@@ -130,10 +127,10 @@ __device__ bool find_spans(const NumberedPiece& p, SpanTable& table, RowSpan (&s
   uint32_t up[4] = {found[0].up[0], found[0].up[1], found[1].up[0], found[1].up[1]};
   uint32_t down[4] = {found[0].down[0], found[0].down[1], found[1].down[0], found[1].down[1]};
   publish_largest(up, table.up);
-  if constexpr (certifies) publish_largest(down, table.down);
+  publish_largest(down, table.down);
   __syncthreads();
   collect_largest(up, table.up);
-  if constexpr (certifies) collect_largest(down, table.down);
+  collect_largest(down, table.down);
 #pragma unroll
   for (int r = 0; r < kGroupRows; ++r) {
     const int word = r / 4 * 2 + r % 2, shift = r / 2 % 2 * 16;

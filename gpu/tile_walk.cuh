@@ -114,7 +114,7 @@ struct AnyProgram {
   template <int N, class Store>
   __device__ static void run(const ElementProgram& program, const float (&others)[kMostOperands][N], float (&v)[N],
                              const Store& store) {
-    gpu::run<false>(program, others, v, store);
+    gpu::run(program, others, v, store);
   }
 };
 /// One instruction that the compiler knows.

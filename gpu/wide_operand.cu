@@ -106,7 +106,7 @@ struct Folding : FoldedChunks {
   __device__ explicit Folding(SpanTable& shared) : table(shared) {}
   __device__ void start(const NumberedPiece& p) {
     RowSpan spans[rows];
-    find_spans<true, whole>(p, table, spans);
+    find_spans<whole>(p, table, spans);
     int origin[rows];
     const bool writes = p.range == 0 && p.w.late != nullptr && writes_rows<rows>();
     uint8_t* late_rows = p.w.late + p.matrix * p.w.padded_rows() + p.first_row;
@@ -166,7 +166,7 @@ struct Certifying : FoldedChunks {
   __device__ void start(const NumberedPiece& p) {
     if (threadIdx.x < kWideRows) table.squares[threadIdx.x] = 0;
     RowSpan spans[rows];
-    bool integers = !find_spans<true, whole>(p, table.spans, spans);
+    bool integers = !find_spans<whole>(p, table.spans, spans);
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
       const RowSpan& s = spans[r];
