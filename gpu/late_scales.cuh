@@ -2,70 +2,62 @@
 // their rows' scales where these wait (LateRows).
 #pragma once
 
-#include "gpu/matmul_direct.cuh"
 #include "gpu/product_outputs.cuh"
 
 namespace fp4sim::gpu {
 
 /// Scales have gone into the operands: nothing is left for a block's dot.
 struct ScalesInside {
-  static constexpr bool kLate = false;
-};
-
-/// The scales of a lane's two rows where rows are late: codes of the four blocks of a slice, one a byte.
-class LateScales {
- public:
-  static constexpr bool kLate = true;
-
-  __device__ LateScales(const DirectProduct& p, const LateRows& late, const Tile& tile, const LanePlace& lane,
-                        int64_t rows)
-      : side_(p.side_a(tile.matrix)), blocks_((side_.k + (1 << kBlockShift) - 1) >> kBlockShift) {
-    const int64_t matrix = p.matrix_of(tile.matrix);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int64_t row = least(lane.row + 8 * h, rows - 1);
-      origins_[h] = late.origin(tile.matrix, row);
-      codes_[h] = side_.scales + side_.places.of_row(matrix, row);
-    }
-  }
-  /// Reads the codes of a slice of 128 k.
-  __device__ void load(int64_t slice) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      slice_[h] = 0;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int64_t block = 4 * slice + i;
-        if (block < blocks_) slice_[h] |= uint32_t{__ldg(codes_[h] + block * side_.places.block_step)} << (8 * i);
-      }
-    }
-  }
-  /// What the dots of a block of the slice are multiplied by: 1 for zeros, NaN and rows whose scales are inside.
-  __device__ float factor(int h, int block) const {
-    const int code = static_cast<int>(slice_[h] >> (8 * block) & 0xFFu);
-    const bool none = origins_[h] == 0 || code == 0 || code == kE8m0NaN;
-    return __uint_as_float(static_cast<uint32_t>(none ? 127 : code - origins_[h] + 127) << 23);
-  }
-
- private:
-  const DirectSide& side_;
-  int64_t blocks_;
-  int origins_[2];
-  const uint8_t* codes_[2];
-  uint32_t slice_[2];
-};
-
-/// Adds the dots of a block to the sums: outputs come in pairs of two rows.
-template <class Late, int n>
-__device__ inline void add_dots(float* sum, const float (&dot)[n], const Late& late, int block) {
-  if constexpr (Late::kLate) {
-    const float factors[2] = {late.factor(0, block), late.factor(1, block)};
-#pragma unroll
-    for (int i = 0; i < n; ++i) sum[i] = fma32(dot[i], factors[i / 2 % 2], sum[i]);
-  } else {
+  __device__ ScalesInside(const LateRows&, const Tile&, const LanePlace&, int64_t) {}
+  __device__ void load() {}
+  template <int n>
+  __device__ void add(float* sum, const float (&dot)[n], int) const {
 #pragma unroll
     for (int i = 0; i < n; ++i) sum[i] = sum[i] + dot[i];
   }
-}
+};
+
+/// The factors of a lane's two rows, 1 where nothing waits: those of the four blocks of a slice, one a byte. Little is
+/// kept from slice to slice, for the registers of the products are few.
+class LateScales {
+ public:
+  __device__ LateScales(const LateRows& late, const Tile& tile, const LanePlace& lane, int64_t first_slice)
+      : late_(late) {
+    const int64_t matrix = tile.matrix * late.matrix_step;
+    next_ = static_cast<uint32_t>((matrix * late.slices + first_slice) * late.pitch + lane.row);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int64_t row = lane.row + kApart * h;
+      waits_[h] = late.rows != nullptr && row < late.pitch && __ldg(late.rows + matrix * late.pitch + row) != 0;
+    }
+  }
+  /// Reads the factors of the next slice of 128 k.
+  __device__ void load() {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) fields_[h] = waits_[h] ? __ldg(late_.factors + next_ + kApart * h) : kOnes;
+    next_ += static_cast<uint32_t>(late_.pitch);
+  }
+  /// Adds the dots of a block of the slice to the sums: outputs come in pairs of two rows.
+  template <int n>
+  __device__ void add(float* sum, const float (&dot)[n], int block) const {
+    const float factors[2] = {factor(0, block), factor(1, block)};
+#pragma unroll
+    for (int i = 0; i < n; ++i) sum[i] = fma32(dot[i], factors[i / 2 % 2], sum[i]);
+  }
+
+ private:
+  static constexpr int kApart = 8;  // the rows
+  static constexpr uint32_t kOnes = 0x7F7F7F7Fu;
+
+  __device__ float factor(int h, int block) const {
+    const uint32_t field = block == 3 ? fields_[h] >> 1 : fields_[h] << (23 - 8 * block);
+    return __uint_as_float(field & 0x7F800000u);
+  }
+
+  const LateRows& late_;
+  uint32_t next_;  // a word stands for 128 bytes of the operand: 32 bits count them
+  bool waits_[2];
+  uint32_t fields_[2];
+};
 
 }  // namespace fp4sim::gpu

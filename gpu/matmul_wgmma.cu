@@ -19,6 +19,7 @@ struct Launch {
   Epilogue epilogue;
   float unit = 1.0f;  // of integers
   UnfitFlags unfit = {};
+  LateRows late = {};
   Certificates certificates = {{}, {}, Tiles::all};
   uint8_t* map = nullptr;
   DirectProduct direct = {};  // of what is unfit
@@ -31,7 +32,7 @@ void launch_product(const Launch& l, const TileGrid& grid, Context& context) {
   const int64_t clusters = std::min<int64_t>(grid.tiles(), context.multiprocessors() / Plan::kCluster);
   const Grid blocks = Context::per_block(clusters * Plan::kCluster, Plan::kThreads, Plan::kSharedBytes);
   const auto launch = [&](const auto& other_way) {
-    context.launch(kernel, blocks, l.pair, grid, l.epilogue, l.unit, l.unfit, l.certificates, l.map, other_way);
+    context.launch(kernel, blocks, l.pair, grid, l.epilogue, l.unit, l.unfit, l.late, l.certificates, l.map, other_way);
   };
   if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
     launch(l.direct);
@@ -181,7 +182,7 @@ void multiply_folded(const FoldedPair& pair, const DirectProduct& direct, const 
   l.certificates = pair.certificates;
   l.direct = direct;
   if (l.certificates.which != Tiles::all) return multiply_in_turn(l, pair, shape, y, context);
-  l.unfit = pair.unfit;
+  l.unfit = pair.unfit, l.late = pair.late;
   const TileGrid grid = panel_grid<Folded>(shape, y, context);
   launch_product<Folded>(l, grid, context);
   sum_certified({grid, {}, nullptr, {}, {}, pair.unfit}, l.epilogue, context);

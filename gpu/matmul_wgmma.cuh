@@ -31,6 +31,7 @@ struct Int8Rule {
 /// E5M2 numbers with the scales inside: the sum of a block of 32 is exact and is added to the panel's.
 struct FoldedRule {
   using OtherWay = DirectProduct;
+  using Late = LateScales;
   static constexpr bool kBlocks = true;
   static constexpr int kSliceK = 128;
   template <int n>
@@ -42,6 +43,7 @@ struct FoldedRule {
 /// fp16 numbers with the scales inside: blocks of 16 k.
 struct HalvesRule {
   using OtherWay = NoOtherWay;
+  using Late = ScalesInside;
   static constexpr bool kBlocks = true;
   static constexpr int kSliceK = 64;
   template <int n>
@@ -213,9 +215,10 @@ __device__ void multiply_vectors(const ProductMemory<Plan>& memory, Turn<Plan>& 
 }
 
 /// Blocks, each a step of the instructions, in panels of 1024.
-template <class Plan, class Late>
+template <class Plan>
 __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& turn, const TileWork<Plan>& w,
-                                Late late) {
+                                const LateRows& late_rows) {
+  typename Plan::Rule::Late late(late_rows, w.tile, w.lane, w.tile.first_panel * kSlicesOfPanel<Plan>);
   float4* totals = reinterpret_cast<float4*>(w.staging) + threadIdx.x % kWarpgroup;
   constexpr int kHalf = Plan::kOwn / 2;
   constexpr uint64_t kOtherHalf = descriptor_step(Plan::kCols / 2 * kSliceBytes);  // of the columns
@@ -237,7 +240,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
     for (int slice = first; slice < end; ++slice, turn.next()) {
       const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + w.group * 64 * kSliceBytes);
       const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
-      if constexpr (Late::kLate) late.load(w.tile.first_panel * kSlicesOfPanel<Plan> + slice);
+      late.load();
       memory.full[turn.stage].wait(turn.parity);
       start(left, da, db);
       start(right, da, db + kOtherHalf);
@@ -246,7 +249,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
         const uint64_t a_next = da + step * descriptor_step(32), b_next = db + step * descriptor_step(32);
         wait_products<1>();
         pin(left);
-        add_dots(sum, left, late, step - 1);
+        late.add(sum, left, step - 1);
         if (step < Plan::kSteps) {
           start(left, a_next, b_next);
           wait_products<1>();
@@ -255,7 +258,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
           release(memory, turn.stage);
         }
         pin(right);
-        add_dots(sum + kHalf, right, late, step - 1);
+        late.add(sum + kHalf, right, step - 1);
         if (step < Plan::kSteps) start(right, a_next, b_next + kOtherHalf);
       }
     }
@@ -325,27 +328,23 @@ template <class Plan>
 __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::kThreads, 1)
     product_kernel(const __grid_constant__ WidePair pair, const __grid_constant__ TileGrid grid,
                    const __grid_constant__ Epilogue epilogue, float unit, const __grid_constant__ UnfitFlags unfit,
-                   const __grid_constant__ Certificates certificates, uint8_t* map,
-                   const __grid_constant__ typename Plan::Rule::OtherWay other_way) {
-  const int found = unfit.found();
+                   const __grid_constant__ LateRows late, const __grid_constant__ Certificates certificates,
+                   uint8_t* map, const __grid_constant__ typename Plan::Rule::OtherWay other_way) {
+  const bool is_unfit = unfit.any();
   const ProductMemory<Plan> memory(dynamic_shared());
   const TileFilter filter(certificates, memory.bands);
   if (certificates.which == Tiles::others && filter.all_certified()) return;
   if (map != nullptr && blockIdx.x == 0) store_map(certificates, filter, map);
   if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
-    if ((found & UnfitFlags::kUnfit) != 0)
-      return multiply_direct(other_way, grid, epilogue, unit, filter, dynamic_shared());
+    if (is_unfit) return multiply_direct(other_way, grid, epilogue, unit, filter, dynamic_shared());
   }
   run_tiles(memory, pair, grid, filter, [&](Turn<Plan>& turn, const Tile& tile, int group, uint32_t rank) {
     const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
     const ColumnFactors<Plan> columns(grid, epilogue, tile);
     const int slices = slices_of<Plan>(tile, pair.a.slices);
     const TileWork<Plan> work{grid, epilogue, tile, lane, columns, slices, group, memory.own(group)};
-    if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
-      if (found != 0) return multiply_blocks(memory, turn, work, LateScales(other_way, unfit.late, tile, lane, grid.m));
-    }
     if constexpr (Plan::Rule::kBlocks) {
-      multiply_blocks(memory, turn, work, ScalesInside{});
+      multiply_blocks(memory, turn, work, late);
     } else {
       multiply_vectors(memory, turn, work, unit);
     }

@@ -46,12 +46,34 @@ __device__ void store_factors(const NumberedPiece& p, const int (&origin)[rows])
   }
 }
 
-/// Writes whether a piece is unfit, or has late rows; true in all threads if it is unfit.
-__device__ bool store_unfit(const NumberedPiece& p, uint32_t misfits, bool late = false) {
-  const int unfit = __syncthreads_or(misfits != 0 ? 1 : 0), has_late = __syncthreads_or(late ? 1 : 0);
-  if (threadIdx.x == 0)
-    p.all.unfit[p.number] = (unfit != 0 ? UnfitFlags::kUnfit : 0) | (has_late != 0 ? UnfitFlags::kLate : 0);
-  return unfit != 0;
+/// Writes whether a piece is unfit; true in all threads if it is.
+__device__ bool store_unfit(const NumberedPiece& p, uint32_t misfits) {
+  const bool unfit = __syncthreads_or(misfits != 0 ? 1 : 0) != 0;
+  if (threadIdx.x == 0) p.all.unfit[p.number] = unfit ? 1 : 0;
+  return unfit;
+}
+
+/// Writes the factors of the piece's late rows, whose origins are those of `origins` that are not 0: exponent fields of
+/// binary32, 1 for zeros and NaN. The whole block of threads calls.
+__device__ void store_late_factors(const NumberedPiece& p, const uint8_t (&origins)[kWideRows]) {
+  constexpr int kBlocks = kSliceBytes >> kBlockShift, kOne = 127;  // blocks of a slice
+  const int in_piece = static_cast<int>(threadIdx.x % kWideRows), origin = origins[in_piece];
+  if (origin == 0) return;
+  const int64_t row = p.first_row + in_piece, blocks = scale_blocks(p.w.k);
+  const uint8_t* codes = scale_codes(p, least(row, p.w.rows - 1));  // nobody sees what padding gets
+#pragma unroll 1
+  for (int64_t slice = p.first_slice + threadIdx.x / kWideRows; slice < p.last_slice;
+       slice += kWideningThreads / kWideRows) {
+    uint32_t fields = 0;
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+      const int64_t block = slice * kBlocks + i;
+      const int code = block < blocks ? codes[block * p.w.places.block_step] : 0;
+      const int field = code == 0 || code == kE8m0NaN ? kOne : code - origin + kOne;
+      fields |= static_cast<uint32_t>(field) << (8 * i);
+    }
+    p.w.late_factors[(p.matrix * p.all.slices + slice) * p.w.padded_rows() + row] = fields;
+  }
 }
 
 /// The magnitudes of 16 codes, not zero if one of them is not.
@@ -93,31 +115,38 @@ struct FoldedChunks {
   static constexpr bool kScaled = true;
 };
 
+struct FoldingTable {
+  SpanTable spans;
+  uint8_t origins[kWideRows];  // of late rows; 0 of others
+};
+
 /// E5M2 numbers.
 template <int rows, bool whole>
 struct Folding : FoldedChunks {
   static constexpr int kAnyScale = -1;  // `least` of late rows
 
-  SpanTable& table;
+  FoldingTable& table;
   int least[rows] = {};
   uint32_t misfits = 0;
   bool late = false;
 
-  __device__ explicit Folding(SpanTable& shared) : table(shared) {}
+  __device__ explicit Folding(FoldingTable& shared) : table(shared) {}
   __device__ void start(const NumberedPiece& p) {
     RowSpan spans[rows];
-    find_spans<whole>(p, table, spans);
+    find_spans<whole>(p, table.spans, spans);
     int origin[rows];
-    const bool writes = p.range == 0 && p.w.late != nullptr && writes_rows<rows>();
-    uint8_t* late_rows = p.w.late + p.matrix * p.w.padded_rows() + p.first_row;
+    const bool may_wait = p.w.late_rows != nullptr;
+    uint8_t* late_rows = p.w.late_rows + p.matrix * p.w.padded_rows() + p.first_row;
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
       const RowSpan& s = spans[r];
       origin[r] = e5m2_origin(s), least[r] = origin[r] - kLargestFold;
       if (s.top > kE8m0Bias + kMostExponent) misfits = 1;
-      const bool waits = p.w.late != nullptr && s.top != 0 && s.low < least[r] && s.low >= kE8m0Bias + kLeastLate;
+      const bool waits = may_wait && s.top != 0 && s.low < least[r] && s.low >= kE8m0Bias + kLeastLate;
       if (waits) least[r] = kAnyScale, late = true;
-      if (writes) late_rows[row_in_piece<rows>(r)] = static_cast<uint8_t>(waits ? origin[r] : 0);
+      if (!may_wait || !writes_rows<rows>()) continue;
+      table.origins[row_in_piece<rows>(r)] = static_cast<uint8_t>(waits ? origin[r] : 0);
+      if (p.range == 0) late_rows[row_in_piece<rows>(r)] = waits ? 1 : 0;
     }
     store_factors(p, origin);
   }
@@ -125,7 +154,10 @@ struct Folding : FoldedChunks {
     const int scale = static_cast<int>(code);
     return e5m2_chunk(codes, scale, least[r] == kAnyScale ? scale - kLargestFold : least[r], misfits);
   }
-  __device__ void finish(const NumberedPiece& p) { store_unfit(p, misfits, late); }
+  __device__ void finish(const NumberedPiece& p) {
+    store_unfit(p, misfits);
+    if (__syncthreads_or(late ? 1 : 0) != 0) store_late_factors(p, table.origins);
+  }
 };
 
 /// The same for rows that were written as units: those know their factors.
@@ -232,7 +264,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
 }
 
 __global__ void __launch_bounds__(kThreads, kResident) fold(const __grid_constant__ Widenings all) {
-  __shared__ SpanTable table;
+  __shared__ FoldingTable table;
   widen_piece<Folding>(own_piece(all), table);
 }
 
@@ -351,17 +383,22 @@ FoldedPair fold_scales(std::span<const NarrowOperand> a, std::span<const NarrowO
   }
   work.unfit = context.scratch<uint8_t>(work.pieces());
   const int64_t rows_a = sides[0].front().padded_rows();
-  uint8_t* late = context.scratch<uint8_t>(matrices_of(sides[0]) * rows_a);
-  const LateRows late_rows{late, matrices_of(sides[0]) == 1 ? 0 : 1, rows_a};
   Certificates certificates{norms_of(sides[0], work.ranges), norms_of(sides[1], work.ranges), Tiles::certified};
   certifies = certifies && certificates.matrices() <= kMostBands && work.range * kSliceBytes <= kLongest;
-  if (!certifies) certificates.which = Tiles::all;
-  for (Widening& w : sides[0]) {
-    w.late = late;
-    late += w.matrices * rows_a;
+  LateRows late{};
+  if (!certifies) {
+    certificates.which = Tiles::all;
+    const int64_t matrices = matrices_of(sides[0]);
+    uint8_t* waits = context.scratch<uint8_t>(matrices * rows_a);
+    uint32_t* late_factors = context.scratch<uint32_t>(matrices * work.slices * rows_a);
+    late = {waits, late_factors, matrices == 1 ? 0 : 1, rows_a, work.slices};
+    for (Widening& w : sides[0]) {
+      w.late_rows = waits, w.late_factors = late_factors;
+      waits += w.matrices * rows_a, late_factors += w.matrices * work.slices * rows_a;
+    }
   }
   context.launch(certifies ? fold_or_certify : fold, grid_of(work), work);
-  return {wide, factors_of(sides[0]), factors_of(sides[1]), {work.unfit, work.pieces(), late_rows}, certificates, work};
+  return {wide, factors_of(sides[0]), factors_of(sides[1]), {work.unfit, work.pieces()}, late, certificates, work};
 }
 
 void fold_units(const FoldedPair& pair, const Certificates& certificates, Context& context) {

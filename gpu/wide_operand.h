@@ -38,9 +38,10 @@ struct Widening {
   int64_t matrices, rows, k;
   bool last;  // k lies along the rows of codes
   uint8_t* to;
-  float* factors;         // [matrix][padded row]: the value of 1 of the row, where it has one
-  float* squares;         // of RowNorms
-  uint8_t* late;          // [matrix][padded row]: LateRows; nullptr: this side has none
+  float* factors;      // [matrix][padded row]: the value of 1 of the row, where it has one
+  float* squares;      // of RowNorms
+  uint8_t* late_rows;  // of LateRows; nullptr: this side has none
+  uint32_t* late_factors;
   uint32_t row_pieces;    // of a matrix, one below the other
   uint32_t first_column;  // of the grid of pieces
 
@@ -63,30 +64,23 @@ struct Widenings {
 /// Rows of operand a whose exponents differ by more than E5M2 holds: their bytes are the elements without scales, and
 /// each block's dot is multiplied by its scale, in units of the row's factor, where it is added.
 struct LateRows {
-  const uint8_t* data;  // [matrix][row]: the scale code of the row's factor; 0: the scales are inside
-  int64_t matrix_step, pitch;
-
-  __device__ int origin(int64_t matrix, int64_t row) const { return __ldg(data + matrix * matrix_step * pitch + row); }
+  const uint8_t* rows;      // [matrix][row]: 1 where the scales wait; nullptr: nowhere
+  const uint32_t* factors;  // [matrix][slice][row] of such rows: exponent fields of binary32 of the slice's four blocks
+  int64_t matrix_step, pitch, slices;  // step: 0 where every matrix of the product takes the only one
 };
 
 /// On the device: whether some row's exponents do not fit into E5M2.
 struct UnfitFlags {
-  static constexpr int kUnfit = 1, kLate = 2;  // bits of a piece
-
   const uint8_t* data;  // one for each piece of the operands; nullptr: all fit
   int64_t count;
-  LateRows late;
 
-  /// The bits that are set somewhere, in all threads of the block; the whole block calls.
-  __device__ int found() const {
-    int bits = 0;
-    if (data != nullptr)
-      for (int64_t i = threadIdx.x; i < count; i += blockDim.x) bits |= data[i];
-    const int unfit = __syncthreads_or(bits & kUnfit), has_late = __syncthreads_or(bits & kLate);
-    return (unfit != 0 ? kUnfit : 0) | (has_late != 0 ? kLate : 0);
-  }
   /// True in all threads of the block if a piece is unfit; the whole block calls.
-  __device__ bool any() const { return (found() & kUnfit) != 0; }
+  __device__ bool any() const {
+    int found = 0;
+    if (data != nullptr)
+      for (int64_t i = threadIdx.x; i < count; i += blockDim.x) found |= data[i];
+    return __syncthreads_or(found) != 0;
+  }
 };
 
 /// Both operands as int8 multiples of their formats' smallest steps, in scratch.
@@ -103,7 +97,8 @@ struct FoldedPair {
   WidePair wide;
   OperandScales factors_a, factors_b;  // powers of two that multiply the finished product
   UnfitFlags unfit;                    // of all products together
-  Certificates certificates;           // what is left for the caller: the bands, and which tiles
+  LateRows late;
+  Certificates certificates;  // what is left for the caller: the bands, and which tiles
   Widenings work;
 };
 FoldedPair fold_scales(std::span<const NarrowOperand> a, std::span<const NarrowOperand> b, Context& context,
