@@ -112,6 +112,9 @@ __device__ inline uint64_t matrix_descriptor(const void* first) {
 }
 __host__ __device__ constexpr uint64_t descriptor_step(int bytes) { return static_cast<uint64_t>(bytes) >> 4; }
 
+/// The same value, of which the compiler sees that all lanes of the warp have it.
+__device__ inline int uniform(int v) { return __shfl_sync(0xFFFFFFFFu, v, 0); }
+
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 /// Waits until at most `pending` groups of products of this warpgroup are not finished.

@@ -10,11 +10,7 @@ namespace fp4sim::gpu {
 namespace {
 
 /// Digits of one term, 128 k a slice.
-struct DigitsRule {
-  static constexpr bool kBlocks = false;
-  static constexpr int kSliceK = kSliceBytes;
-};
-using Plan = ProductPlan<DigitsRule, 2, 128, kPair>;
+using Plan = ProductPlan<Int8Rule, 2, 128, kPair>;
 
 constexpr int64_t kMostSlices = 64;  // of one sum in 32 bits: bytes are at most 128, so 2^16 products stay below 2^31
 static_assert(kMostSlices * kSliceBytes <= int64_t{1} << 16);
@@ -63,26 +59,8 @@ __device__ void multiply_terms(const ProductMemory<Plan>& memory, Turn<Plan>& tu
     const int64_t term = quotient(slice, sums.k_slices);
     const int64_t stop = least(least((term + 1) * sums.k_slices, slice + kMostSlices), end);
     const int32_t weight = sums.terms.term[term].weight;
-#pragma unroll
-    for (int& s : sum) s = 0;
-    int held = -1;  // the stage of the slice before, which is still being read
-#pragma unroll 1
-    for (; slice < stop; ++slice, turn.next()) {
-      const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + group * 64 * kSliceBytes);
-      const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
-      memory.full[turn.stage].wait(turn.parity);
-      begin_products();
-#pragma unroll
-      for (int step = 0; step < Plan::kSteps; ++step)
-        add_int8(sum, da + step * descriptor_step(32), db + step * descriptor_step(32));
-      commit_products();
-      wait_products<1>();
-      if (held >= 0) release(memory, held);
-      held = turn.stage;
-    }
-    wait_products<0>();
-    pin(sum);
-    release(memory, held);
+    sum_slices(memory, turn, group, stop - slice, sum);
+    slice = stop;
 #pragma unroll
     for (int i = 0; i < Plan::kOwn; ++i) total[i] += static_cast<uint64_t>(static_cast<int64_t>(weight) * sum[i]);
   }

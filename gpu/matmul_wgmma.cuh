@@ -90,6 +90,26 @@ struct Turn {
   }
 };
 
+/// Describes what a warpgroup multiplies of a stage. Instructions take descriptors from uniform registers: where the
+/// compiler sees that all lanes have the same, it computes them there.
+template <class Plan>
+class SliceDescriptors {
+ public:
+  struct Both {
+    uint64_t a, b;
+  };
+
+  __device__ SliceDescriptors(const ProductMemory<Plan>& memory, int group)
+      : first_{matrix_descriptor(memory.a + uniform(group) * 64 * kSliceBytes), matrix_descriptor(memory.b)} {}
+  __device__ Both of(const Turn<Plan>& turn) const {
+    const auto stage = static_cast<uint32_t>(uniform(turn.stage));
+    return {first_.a + stage * descriptor_step(Plan::kABytes), first_.b + stage * descriptor_step(Plan::kBBytes)};
+  }
+
+ private:
+  Both first_;
+};
+
 template <class Plan>
 constexpr int64_t kSlicesOfPanel = kPanel / Plan::Rule::kSliceK;
 
@@ -185,18 +205,17 @@ __device__ void finish_tile(const TileWork<Plan>& w, const Value& value) {
   store_outputs<Plan>(value, w.grid, w.epilogue, w.tile, w.lane, w.staging, w.group);
 }
 
-/// All k of a tile in one sum of integers, whose unit is `unit`.
+/// The sums of integers of the next `count` slices.
 template <class Plan>
-__device__ void multiply_vectors(const ProductMemory<Plan>& memory, Turn<Plan>& turn, const TileWork<Plan>& w,
-                                 float unit) {
-  int sum[Plan::kOwn];
+__device__ void sum_slices(const ProductMemory<Plan>& memory, Turn<Plan>& turn, int group, int64_t count,
+                           int (&sum)[Plan::kOwn]) {
 #pragma unroll
   for (int& s : sum) s = 0;
   int held = -1;  // the stage of the slice before, which is still being read
+  const SliceDescriptors<Plan> slices(memory, group);
 #pragma unroll 1
-  for (int slice = 0; slice < w.slices; ++slice, turn.next()) {
-    const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + w.group * 64 * kSliceBytes);
-    const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
+  for (; count > 0; --count, turn.next()) {
+    const auto [da, db] = slices.of(turn);
     memory.full[turn.stage].wait(turn.parity);
     begin_products();
 #pragma unroll
@@ -210,6 +229,14 @@ __device__ void multiply_vectors(const ProductMemory<Plan>& memory, Turn<Plan>& 
   wait_products<0>();
   pin(sum);
   release(memory, held);
+}
+
+/// All k of a tile in one sum of integers, whose unit is `unit`.
+template <class Plan>
+__device__ void multiply_vectors(const ProductMemory<Plan>& memory, Turn<Plan>& turn, const TileWork<Plan>& w,
+                                 float unit) {
+  int sum[Plan::kOwn];
+  sum_slices(memory, turn, w.group, w.slices, sum);
   free_staging<Plan>(w.group);
   finish_tile(w, [&](int i) { return static_cast<float>(sum[i]) * unit; });
 }
@@ -231,6 +258,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
     commit_products();
   };
   constexpr int kPanelSlices = static_cast<int>(kSlicesOfPanel<Plan>);
+  const SliceDescriptors<Plan> slices(memory, w.group);
 #pragma unroll 1
   for (int first = 0; first < w.slices; first += kPanelSlices) {
 #pragma unroll
@@ -238,8 +266,7 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
     const int end = min(first + kPanelSlices, w.slices);
 #pragma unroll 1
     for (int slice = first; slice < end; ++slice, turn.next()) {
-      const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + w.group * 64 * kSliceBytes);
-      const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
+      const auto [da, db] = slices.of(turn);
       late.load();
       memory.full[turn.stage].wait(turn.parity);
       start(left, da, db);
