@@ -1,101 +1,19 @@
-// Scales inside: the row has an origin, the scale exponent whose factor in the bytes is 1. int8 holds units (halves)
-// times 2^f for 0 ≤ f ≤ 3, so the origin is the row's smallest exponent. A value of e2m1 times 2^f is a normal E5M2
-// number for −13 ≤ f ≤ 13, so the origin is the largest less 13, and blocks down to 2^26 below that fit. Blocks of
-// scale code 0 must hold zeros only, else the product is unfit; a NaN scale makes its block NaN. Rows of a with a wider
-// span keep their scales for later (LateRows): all sums are multiples of 2^−149 there too, so that none is rounded that
-// is not by the rule.
+// int8 holds units (halves) times 2^f for 0 ≤ f ≤ 3, so the origin of a row of them is its smallest exponent
+// (folding.cuh has those of E5M2). The launches of all ways to widen an operand.
 #include "gpu/wide_operand.h"
 
-#include "gpu/scale_span.cuh"
+#include "gpu/folding.cuh"
 
 namespace fp4sim::gpu {
 namespace {
 
 constexpr int kThreads = kWideningThreads;
 constexpr int kResident = 4, kCertifying = 3;  // blocks of a multiprocessor, for which the registers must do
-constexpr int kLargestFold = 13, kLargestShift = 3;
-constexpr int kLeastExponent = -60,
-              kMostExponent = 50;  // of scales: all sums are then normal numbers, and exact powers
-constexpr int kLeastLate = -85;    // of scales of late rows: 2^−85 · 2^−60 · ¼ is a multiple of 2^−149
-
-/// True in those threads that write what the whole row has in common.
-template <int rows>
-__device__ bool writes_rows() {
-  return rows == kGroupRows ? threadIdx.x < kWideRows / kGroupRows : threadIdx.x % kChunks == 0;
-}
+constexpr int kLargestShift = 3;
 
 /// True for the exponents of scales that leave all sums exact.
 __device__ bool moderate(int code) {
   return static_cast<uint32_t>(code - kE8m0Bias - kLeastExponent) <= kMostExponent - kLeastExponent;
-}
-
-/// The origin of a row whose numbers are E5M2: scales from its largest down to 2^26 below, or the least, are numbers.
-__device__ int e5m2_origin(const RowSpan& span) {
-  return max(span.top == 0 ? kE8m0Bias : span.top - kLargestFold, kE8m0Bias + kLeastExponent + kLargestFold);
-}
-
-/// Writes the factors of the rows: exponents above the range leave any, the product is unfit.
-template <int rows>
-__device__ void store_factors(const NumberedPiece& p, const int (&origin)[rows]) {
-  if (p.range != 0 || !writes_rows<rows>()) return;
-  float* factors = p.w.factors + p.matrix * p.w.padded_rows() + p.first_row;
-#pragma unroll
-  for (int r = 0; r < rows; ++r) {
-    // The bits of powers of two that are normal numbers.
-    factors[row_in_piece<rows>(r)] = __uint_as_float(static_cast<uint32_t>(origin[r] - kE8m0Bias + 127) << 23);
-  }
-}
-
-/// Writes whether a piece is unfit; true in all threads if it is.
-__device__ bool store_unfit(const NumberedPiece& p, uint32_t misfits) {
-  const bool unfit = __syncthreads_or(misfits != 0 ? 1 : 0) != 0;
-  if (threadIdx.x == 0) p.all.unfit[p.number] = unfit ? 1 : 0;
-  return unfit;
-}
-
-/// Writes the factors of the piece's late rows, whose origins are those of `origins` that are not 0: exponent fields of
-/// binary32, 1 for zeros and NaN. The whole block of threads calls.
-__device__ void store_late_factors(const NumberedPiece& p, const uint8_t (&origins)[kWideRows]) {
-  constexpr int kBlocks = kSliceBytes >> kBlockShift, kOne = 127;  // blocks of a slice
-  const int in_piece = static_cast<int>(threadIdx.x % kWideRows), origin = origins[in_piece];
-  if (origin == 0) return;
-  const int64_t row = p.first_row + in_piece, blocks = scale_blocks(p.w.k);
-  const uint8_t* codes = scale_codes(p, least(row, p.w.rows - 1));  // nobody sees what padding gets
-#pragma unroll 1
-  for (int64_t slice = p.first_slice + threadIdx.x / kWideRows; slice < p.last_slice;
-       slice += kWideningThreads / kWideRows) {
-    uint32_t fields = 0;
-#pragma unroll
-    for (int i = 0; i < kBlocks; ++i) {
-      const int64_t block = slice * kBlocks + i;
-      const int code = block < blocks ? codes[block * p.w.places.block_step] : 0;
-      const int field = code == 0 || code == kE8m0NaN ? kOne : code - origin + kOne;
-      fields |= static_cast<uint32_t>(field) << (8 * i);
-    }
-    p.w.late_factors[(p.matrix * p.all.slices + slice) * p.w.padded_rows() + row] = fields;
-  }
-}
-
-/// The magnitudes of 16 codes, not zero if one of them is not.
-__device__ uint32_t magnitudes(const uint32_t (&codes)[2]) { return (codes[0] | codes[1]) & 0x77777777u; }
-
-/// The E5M2 numbers of a row's codes. `least`: the code of the smallest scale that has any, a factor of 2^−13.
-/// `misfits` gets bits where a number has none.
-__device__ uint4 e5m2_chunk(const uint32_t (&codes)[2], int code, int least, uint32_t& misfits) {
-  const uint32_t step = static_cast<uint32_t>(code - least);
-  // Any step leaves zeros as they are.
-  misfits |= code == 0 ? magnitudes(codes) : step & 0x80000000u;
-  // E5M2 of 0, 0.5, 1, 1.5, 2, 3, 4, 6 times 2^−13; the exponent field begins at bit 2.
-  uint32_t low = 0x0A080400u + step * 0x04040400u, high = 0x12100E0Cu + step * 0x04040404u;
-  if (code == kE8m0NaN) low = high = 0x7F7F7F7Fu;
-  uint32_t bytes[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t select = (codes[i / 2] & 0x77777777u) >> (16 * (i % 2));
-    const uint32_t signs = permute_bytes(codes[i / 2], codes[i / 2] << 4, kSignBytes[i % 2]);
-    bytes[i] = permute_bytes(low, high, select) | (signs & 0x80808080u);
-  }
-  return make_uint4(bytes[0], bytes[1], bytes[2], bytes[3]);
 }
 
 __device__ uint4 units_of_chunk(const uint32_t (&codes)[2], const Bytes16& units) {
@@ -108,77 +26,6 @@ __device__ uint4 units_of_chunk(const uint32_t (&codes)[2], const Bytes16& units
 __device__ uint32_t add_squares(uint32_t sum, uint32_t bytes) {
   return static_cast<uint32_t>(__dp4a(static_cast<int>(bytes), static_cast<int>(bytes), static_cast<int>(sum)));
 }
-
-/// What all encoders of bytes with scales inside share.
-struct FoldedChunks {
-  static constexpr int kChunkK = 16, kScaleShift = kBlockShift;
-  static constexpr bool kScaled = true;
-};
-
-struct FoldingTable {
-  SpanTable spans;
-  uint8_t origins[kWideRows];  // of late rows; 0 of others
-};
-
-/// E5M2 numbers.
-template <int rows, bool whole>
-struct Folding : FoldedChunks {
-  static constexpr int kAnyScale = -1;  // `least` of late rows
-
-  FoldingTable& table;
-  int least[rows] = {};
-  uint32_t misfits = 0;
-  bool late = false;
-
-  __device__ explicit Folding(FoldingTable& shared) : table(shared) {}
-  __device__ void start(const NumberedPiece& p) {
-    RowSpan spans[rows];
-    find_spans<whole>(p, table.spans, spans);
-    int origin[rows];
-    const bool may_wait = p.w.late_rows != nullptr;
-    uint8_t* late_rows = p.w.late_rows + p.matrix * p.w.padded_rows() + p.first_row;
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-      const RowSpan& s = spans[r];
-      origin[r] = e5m2_origin(s), least[r] = origin[r] - kLargestFold;
-      if (s.top > kE8m0Bias + kMostExponent) misfits = 1;
-      const bool waits = may_wait && s.top != 0 && s.low < least[r] && s.low >= kE8m0Bias + kLeastLate;
-      if (waits) least[r] = kAnyScale, late = true;
-      if (!may_wait || !writes_rows<rows>()) continue;
-      table.origins[row_in_piece<rows>(r)] = static_cast<uint8_t>(waits ? origin[r] : 0);
-      if (p.range == 0) late_rows[row_in_piece<rows>(r)] = waits ? 1 : 0;
-    }
-    store_factors(p, origin);
-  }
-  __device__ uint4 chunk(int r, const uint32_t (&codes)[2], uint32_t code) {
-    const int scale = static_cast<int>(code);
-    return e5m2_chunk(codes, scale, least[r] == kAnyScale ? scale - kLargestFold : least[r], misfits);
-  }
-  __device__ void finish(const NumberedPiece& p) {
-    store_unfit(p, misfits);
-    if (__syncthreads_or(late ? 1 : 0) != 0) store_late_factors(p, table.origins);
-  }
-};
-
-/// The same for rows that were written as units: those know their factors.
-template <int rows, bool whole>
-struct Refolding : FoldedChunks {
-  int least[rows] = {};
-
-  __device__ void start(const NumberedPiece& p) {
-    const float* factors = p.w.factors + p.matrix * p.w.padded_rows() + p.first_row;
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-      const uint32_t exponent = __float_as_uint(factors[row_in_piece<rows>(r)]) >> 23;  // of bias 127, as scale codes
-      least[r] = static_cast<int>(exponent) - kLargestFold;
-    }
-  }
-  __device__ uint4 chunk(int r, const uint32_t (&codes)[2], uint32_t code) {
-    uint32_t misfits = 0;
-    return e5m2_chunk(codes, static_cast<int>(code), least[r], misfits);
-  }
-  __device__ void finish(const NumberedPiece&) {}
-};
 
 struct CertifyingTable {
   SpanTable spans;
@@ -217,7 +64,7 @@ struct Certifying : FoldedChunks {
   }
   __device__ uint4 chunk(int r, const uint32_t (&codes)[2], uint32_t scale) {
     const int code = static_cast<int>(scale);
-    if (!units) return e5m2_chunk(codes, code, least[r], misfits);
+    if (!units) return folded_chunk(codes, code, least[r], misfits);
     const bool empty = code == 0;
     if (empty) misfits |= magnitudes(codes);
     const int shift = empty ? 0 : code - least[r];
@@ -233,7 +80,8 @@ struct Certifying : FoldedChunks {
 #pragma unroll
       for (int r = 0; r < rows; ++r) atomicAdd(&table.squares[row_in_piece<rows>(r)], squares[r]);
     }
-    const bool unfit = store_unfit(p, misfits);
+    const bool unfit = __syncthreads_or(misfits != 0 ? 1 : 0) != 0;
+    if (threadIdx.x == 0) p.all.unfit[p.number] = unfit ? UnfitFlags::kUnfit : 0;
     if (threadIdx.x >= kWideRows) return;
     const uint32_t most = warp_max(table.squares[threadIdx.x]);
     if (threadIdx.x % kNormRows == 0)

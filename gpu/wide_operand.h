@@ -69,17 +69,22 @@ struct LateRows {
   int64_t matrix_step, pitch, slices;  // step: 0 where every matrix of the product takes the only one
 };
 
-/// On the device: whether some row's exponents do not fit into E5M2.
+/// On the device: whether some row's exponents do not fit into E5M2, nor wait.
 struct UnfitFlags {
+  // Bits of a piece: unfit whatever the others are; late rows with scales so tiny that those of b must not be small;
+  // such small ones in a piece of b.
+  static constexpr int kUnfit = 1, kTiny = 2, kSmall = 4;
+
   const uint8_t* data;  // one for each piece of the operands; nullptr: all fit
   int64_t count;
 
-  /// True in all threads of the block if a piece is unfit; the whole block calls.
+  /// True in all threads of the block if the product is unfit; the whole block calls.
   __device__ bool any() const {
     int found = 0;
     if (data != nullptr)
       for (int64_t i = threadIdx.x; i < count; i += blockDim.x) found |= data[i];
-    return __syncthreads_or(found) != 0;
+    const int unfit = __syncthreads_or(found & kUnfit), tiny = __syncthreads_or(found & kTiny);
+    return unfit != 0 || (__syncthreads_or(found & kSmall) != 0 && tiny != 0);
   }
 };
 

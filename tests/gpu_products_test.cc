@@ -113,10 +113,12 @@ TEST_F(GpuProducts, exponents_of_a_row_three_and_four_apart) {
 }
 
 TEST_F(GpuProducts, rows_whose_scales_wait_for_the_dots_of_their_blocks) {
-  // From one beyond what the bytes hold to the least scale that may wait, 2^-85, and one below; some rows of few
-  // exponents, some with zeros and NaN between, in either operand.
+  // From one beyond what the bytes hold to the least scale that may wait beside any others, 2^-85, one below, and the
+  // least of all; beside scales from large ones to those that are just too small for these. Some rows of few exponents,
+  // some with zeros and NaN between, in either operand.
   for (const Size& s : kSizes)
-    for (const auto& [low, spread] : {std::pair{kOne - 20, 28u}, {kOne - 85, 40u}, {kOne - 85, 130u}, {kOne - 86, 50u}})
+    for (const auto& [low, spread] :
+         {std::pair{kOne - 20, 28u}, {kOne - 85, 40u}, {kOne - 85, 130u}, {kOne - 86, 50u}, {1u, 110u}, {1u, 160u}})
       for (const bool specials : {false, true}) {
         const auto scales = [=](int64_t vector, int64_t block) {
           if (specials && mixed(vector, block) % 23 == 0) return mixed(vector, block) % 2 == 0 ? kNaN : 0u;
@@ -127,7 +129,7 @@ TEST_F(GpuProducts, rows_whose_scales_wait_for_the_dots_of_their_blocks) {
         };
         const auto what = fmt::format("k {} from {} spread {} specials {}", s.k, low, spread, specials);
         const PackedOperand wide = operand("mxfp4", s.a, s.matrices, s.m, s.k, scales, codes);
-        for (const uint32_t other : {kOne + 3, kOne - 60})
+        for (const uint32_t other : {kOne + 3, kOne - 20, kOne - 21, kOne - 60})
           compare(wide, operand("mxfp4", s.b, s.matrices, s.n, s.k, spread_scales(other, 5), any_code(2)), what);
         compare(operand("mxfp4", s.b, s.matrices, s.n, s.k, spread_scales(kOne, 5), any_code(2)), wide, what);
       }
