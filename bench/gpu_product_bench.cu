@@ -10,6 +10,7 @@
 
 #include "gpu/backend.h"
 #include "gpu/matmul_digits.h"
+#include "gpu/matmul_halves.h"
 #include "gpu/matmul_wgmma.h"
 #include "gpu/operand.h"
 #include "reference/contract/element_format.h"
@@ -96,7 +97,7 @@ struct Folded {
   }
 };
 struct Halves {
-  WidePair pair;
+  HalvesPair pair;
   void expand(const Tensor& a, const Tensor& b, Context& context) {
     pair = widen_halves(narrow(a), narrow(b), context);
   }

@@ -164,8 +164,7 @@ __device__ inline void pin(int (&d)[count]) {
 #define FP4SIM_INT(v) "+r"(v)
 
 // 64 rows, `cols` columns and 32 bytes of k; d as c of multiply_k32: columns 8j + 2t, 8j + 2t + 1 of rows g and g + 8
-// of the warp's sixteen, j ascending. The instructions with binary32 sums begin a new one, those with integers add to
-// d.
+// of the warp's sixteen, j ascending. multiply_… begins new sums, add_… adds to d.
 #define FP4SIM_WARPGROUP_PRODUCT(name, type, C, cols, registers, a_at, b_at, kinds, adds, modifiers)                   \
   __device__ inline void name(type(&d)[registers], uint64_t a, uint64_t b) {                                           \
     asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " #adds ", 0;\nwgmma.mma_async.sync.aligned.m64n" #cols kinds \
@@ -181,5 +180,6 @@ FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 192, 96, 96, 97, FP4SIM_INT8
 FP4SIM_WARPGROUP_PRODUCT(add_int8, int, FP4SIM_INT, 256, 128, 128, 129, FP4SIM_INT8, 1, "")
 FP4SIM_WARPGROUP_PRODUCT(multiply_e5m2, float, FP4SIM_FLOAT, 64, 32, 32, 33, FP4SIM_E5M2, 0, ", 1, 1")
 FP4SIM_WARPGROUP_PRODUCT(multiply_f16, float, FP4SIM_FLOAT, 64, 32, 32, 33, FP4SIM_F16, 0, ", 1, 1, 0, 0")
+FP4SIM_WARPGROUP_PRODUCT(add_f16, float, FP4SIM_FLOAT, 128, 64, 64, 65, FP4SIM_F16, 1, ", 1, 1, 0, 0")
 
 }  // namespace fp4sim::gpu

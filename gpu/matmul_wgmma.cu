@@ -11,7 +11,6 @@ using WideUnits = ProductPlan<Int8Rule, 2, 256, kPair>;
 using MiddleUnits = ProductPlan<Int8Rule, 2, 192, 1>;
 using NarrowUnits = ProductPlan<Int8Rule, 2, 128, 1>;
 using Folded = ProductPlan<FoldedRule, 3, 128, 1>;
-using HalvesPlan = ProductPlan<HalvesRule, 3, 128, 1>;
 
 /// What the tiles of one product are computed from and with.
 struct Launch {
@@ -186,13 +185,6 @@ void multiply_folded(const FoldedPair& pair, const DirectProduct& direct, const 
   const TileGrid grid = panel_grid<Folded>(shape, y, context);
   launch_product<Folded>(l, grid, context);
   sum_certified({grid, {}, nullptr, {}, {}, pair.unfit}, l.epilogue, context);
-}
-
-void multiply_halves(const WidePair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
-                     Context& context) {
-  const TileGrid grid = panel_grid<HalvesPlan>(shape, y, context);
-  launch_product<HalvesPlan>({pair, epilogue}, grid, context);
-  sum_panels(grid, epilogue, context);
 }
 
 }  // namespace fp4sim::gpu

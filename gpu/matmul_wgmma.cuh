@@ -40,18 +40,6 @@ struct FoldedRule {
   }
 };
 
-/// fp16 numbers with the scales inside: blocks of 16 k.
-struct HalvesRule {
-  using OtherWay = NoOtherWay;
-  using Late = ScalesInside;
-  static constexpr bool kBlocks = true;
-  static constexpr int kSliceK = 64;
-  template <int n>
-  __device__ static void multiply(float (&d)[n], uint64_t a, uint64_t b) {
-    multiply_f16(d, a, b);
-  }
-};
-
 template <class Plan>
 struct ProductMemory {
   uint8_t* a;      // [stage][row][128]
@@ -154,10 +142,10 @@ __device__ void copy_slices(const ProductMemory<Plan>& memory, Turn<Plan>& turn,
   }
 }
 
-/// Brings the slices of all tiles of this block's cluster, then one without panels: the end.
-template <class Plan>
+/// Brings the slices of the tiles of this block's cluster that the filter takes, then one without panels: the end.
+template <class Plan, class Filter>
 __device__ void copy_tiles(const ProductMemory<Plan>& memory, const WidePair& pair, const TileGrid& grid,
-                           const TileFilter& filter, uint32_t rank) {
+                           const Filter& filter, uint32_t rank) {
   constexpr int kRows = Plan::kRows * Plan::kCluster;
   Turn<Plan> turn;
   const auto tiles = static_cast<uint32_t>(grid.tiles());
@@ -308,9 +296,9 @@ __device__ void multiply_blocks(const ProductMemory<Plan>& memory, Turn<Plan>& t
 
 /// The work of a block of threads: one thread brings slices, warpgroups multiply. Calls work(turn, tile, number of the
 /// warpgroup, rank of the block) for the tiles as they come; the whole block calls.
-template <class Plan, class Work>
+template <class Plan, class Filter, class Work>
 __device__ void run_tiles(const ProductMemory<Plan>& memory, const WidePair& pair, const TileGrid& grid,
-                          const TileFilter& filter, const Work& work) {
+                          const Filter& filter, const Work& work) {
   const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
   const uint32_t rank = Plan::kCluster == 1 ? 0 : cluster_rank();
   if (threadIdx.x == 0) {

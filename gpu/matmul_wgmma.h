@@ -24,8 +24,4 @@ void multiply_units(const WidePair& pair, const ProductShape& shape, int bits, i
 void multiply_folded(const FoldedPair& pair, const DirectProduct& direct, const ProductShape& shape,
                      const Epilogue& epilogue, float* y, Context& context);
 
-/// Writes y by the block rule for blocks of 16 from fp16 numbers with the scales inside.
-void multiply_halves(const WidePair& pair, const ProductShape& shape, const Epilogue& epilogue, float* y,
-                     Context& context);
-
 }  // namespace fp4sim::gpu

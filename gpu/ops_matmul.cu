@@ -4,6 +4,7 @@
 #include "gpu/matmul_chains.h"
 #include "gpu/matmul_digits.h"
 #include "gpu/matmul_f64.h"
+#include "gpu/matmul_halves.h"
 #include "gpu/matmul_int8.h"
 #include "gpu/matmul_panels.h"
 #include "gpu/matmul_wgmma.h"
@@ -139,7 +140,7 @@ class Product {
   void blocks(int64_t block) {
     if (folds(spec(a_)) && folds(spec(b_)) && warpgroups()) return folded();
     if (fits_halves(spec(a_)) && fits_halves(spec(b_)) && warpgroups()) {
-      const WidePair halves = widen_halves(narrow(a_, axis_a_), narrow(b_, axis_b_), context_);
+      const HalvesPair halves = widen_halves(narrow(a_, axis_a_), narrow(b_, axis_b_), context_);
       return multiply_halves(halves, shape_, scaled_epilogue(), y_, context_);
     }
     const OperandScales scales_a = operand_scales(a_, axis_a_, block, context_);

@@ -7,8 +7,9 @@
 
 namespace fp4sim::gpu {
 
-/// How a block of threads works: warpgroups that multiply, columns of its tile, blocks of a cluster.
-template <class Rule_, int warpgroups, int cols, int cluster>
+/// How a block of threads works: warpgroups that multiply, columns of its tile, blocks of a cluster; and whether
+/// finished rows go through shared memory, which then has room for fewer slices.
+template <class Rule_, int warpgroups, int cols, int cluster, bool staged = cols <= 192>
 struct ProductPlan {
   using Rule = Rule_;
   static constexpr int kWarpgroups = warpgroups, kCols = cols, kCluster = cluster;
@@ -20,7 +21,7 @@ struct ProductPlan {
   // Finished rows go through shared memory and leave by bulk copies while the next tile is computed; the same memory
   // holds the panels so far. The pitch lays the eight rows of a store into different banks; what it leaves free behind
   // the rows holds the columns' factors.
-  static constexpr bool kStaged = cols <= 192;
+  static constexpr bool kStaged = staged;
   static constexpr int kGap = 8, kPitch = cols + kGap;
   static constexpr int kStagingBytes = kStaged ? kRows * kPitch * 4 : 0;
   static_assert(kStaged || !Rule::kBlocks);

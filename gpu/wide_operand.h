@@ -1,5 +1,5 @@
 // Packed operands of 4-bit codes as the bytes that warpgroup products read: int8 units, E5M2 numbers with the blocks'
-// scales inside, or fp16 numbers with them inside.
+// scales inside, or fp16 numbers with them inside (wide_halves.h).
 #pragma once
 
 #include <span>
@@ -40,6 +40,7 @@ struct Widening {
   uint8_t* to;
   float* factors;      // [matrix][padded row]: the value of 1 of the row, where it has one
   float* squares;      // of RowNorms
+  float* units;        // of ValueBounds
   uint8_t* late_rows;  // of LateRows; nullptr: this side has none
   uint32_t* late_factors;
   uint32_t row_pieces;    // of a matrix, one below the other
@@ -90,9 +91,6 @@ struct UnfitFlags {
 
 /// Both operands as int8 multiples of their formats' smallest steps, in scratch.
 WidePair widen_units(const NarrowOperand& a, const NarrowOperand& b, Context& context);
-
-/// Both operands, e2m1 with e4m3 scales for 16 k, as fp16 numbers value·scale, in scratch.
-WidePair widen_halves(const NarrowOperand& a, const NarrowOperand& b, Context& context);
 
 /// The operands of one product, or of up to kMostGrouped products of one shape, of one matrix each, whose matrices
 /// follow each other in the result; a side with one operand gives it to all of them. e2m1 with e8m0 scales for 32 k,

@@ -43,10 +43,11 @@ struct NumberedPiece : Piece {
   const Widening& w;
   uint32_t number, range;
 
-  /// Where the numbers of the rows' norms lie.
-  __device__ float* squares() const {
-    return w.squares + ((matrix * all.ranges + range) * w.padded_rows() + first_row) / kNormRows;
+  /// The number of the piece's first kNormRows rows among those of all matrices and ranges: its place in RowNorms.
+  __device__ int64_t row_block() const {
+    return ((matrix * all.ranges + range) * w.padded_rows() + first_row) / kNormRows;
   }
+  __device__ float* squares() const { return w.squares + row_block(); }
 };
 
 /// The piece of range `range` that is piece `column` of all operands' rows.

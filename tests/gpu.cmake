@@ -2,7 +2,7 @@
 # its tests are skipped, with FP4SIM_REQUIRE_GPU=1 in the environment they fail.
 fp4sim_test(gpu_functions_test LIBS fp4sim_scalar LABELS unit SOURCES gpu_functions_test.cc gpu_codec_test.cc)
 if(FP4SIM_WITH_CUDA)
-  fp4sim_test(gpu_device_test LIBS fp4sim_fuzz fp4sim_gpu LABELS gpu SOURCES gpu_attention_test.cc gpu_backend_test.cc gpu_differential_test.cc gpu_products_test.cc gpu_product_plans_test.cc
+  fp4sim_test(gpu_device_test LIBS fp4sim_fuzz fp4sim_gpu LABELS gpu SOURCES gpu_attention_test.cc gpu_backend_test.cc gpu_differential_test.cc gpu_observed_sums_test.cc gpu_products_test.cc gpu_product_plans_test.cc
     gpu_norm_plans_test.cc gpu_schedule_test.cc gpu_sums_test.cc gpu_tiles_test.cc gpu_training_test.cc)
   add_test(NAME Gpu.no_program_needs_the_driver COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu_program.sh $<TARGET_FILE:fp4sim>)
   set_tests_properties(Gpu.no_program_needs_the_driver PROPERTIES LABELS unit TIMEOUT 60)
