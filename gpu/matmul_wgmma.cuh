@@ -46,8 +46,7 @@ struct ProductMemory {
   uint8_t* b;      // [stage][column][128]
   float* staging;  // [row][kPitch]; while panels are added [warpgroup][output / 4][thread][4]; or [warpgroup] factors
   Tile* tiles;     // [stage]: the tile whose first slice is there
-  Barrier* known;  // [stage]: the tile is written, its slice is on the way
-  Barrier* full;   // [stage]: the slice is there
+  Barrier* full;   // [stage]
   Barrier* empty;  // [stage]
   float* bands;    // of the TileFilter
 
@@ -58,8 +57,7 @@ struct ProductMemory {
     staging = reinterpret_cast<float*>(b + Plan::kStages * Plan::kBBytes);
     uint8_t* control = reinterpret_cast<uint8_t*>(staging) + Plan::kStagingBytes + Plan::kFactorBytes;
     tiles = reinterpret_cast<Tile*>(control);
-    known = reinterpret_cast<Barrier*>(tiles + Plan::kStages);
-    full = known + Plan::kStages;
+    full = reinterpret_cast<Barrier*>(tiles + Plan::kStages);
     empty = full + Plan::kStages;
     bands = reinterpret_cast<float*>(empty + Plan::kStages);
   }
@@ -81,8 +79,7 @@ struct Turn {
 };
 
 /// Describes what a warpgroup multiplies of a stage. Instructions take descriptors from uniform registers: where the
-/// compiler sees that all lanes have the same, it computes them there, which short products of floating point gain
-/// from.
+/// compiler sees that all lanes have the same, it computes them there.
 template <class Plan>
 class SliceDescriptors {
  public:
@@ -131,7 +128,6 @@ __device__ void copy_slices(const ProductMemory<Plan>& memory, Turn<Plan>& turn,
     Barrier& full = memory.full[turn.stage];
     memory.empty[turn.stage].wait(turn.parity ^ 1);
     if (i == 0) memory.tiles[turn.stage] = tile;
-    memory.known[turn.stage].arrive();
     full.arrive_expecting(a_bytes + all_b);
     if (a_bytes != 0) copy_bulk(memory.a + turn.stage * Plan::kABytes, from_a, a_bytes, full);
     if (b_bytes != 0) {
@@ -159,7 +155,7 @@ __device__ void copy_tiles(const ProductMemory<Plan>& memory, const WidePair& pa
   }
   memory.empty[turn.stage].wait(turn.parity ^ 1);
   memory.tiles[turn.stage] = {};
-  memory.known[turn.stage].arrive();
+  memory.full[turn.stage].arrive_expecting(0);
 }
 
 /// Waits until the warpgroup's finished rows of the tile before have left its staging memory.
@@ -204,10 +200,10 @@ __device__ void sum_slices(const ProductMemory<Plan>& memory, Turn<Plan>& turn, 
 #pragma unroll
   for (int& s : sum) s = 0;
   int held = -1;  // the stage of the slice before, which is still being read
+  const SliceDescriptors<Plan> slices(memory, group);
 #pragma unroll 1
   for (; count > 0; --count, turn.next()) {
-    const uint64_t da = matrix_descriptor(memory.a + turn.stage * Plan::kABytes + group * 64 * kSliceBytes);
-    const uint64_t db = matrix_descriptor(memory.b + turn.stage * Plan::kBBytes);
+    const auto [da, db] = slices.of(turn);
     memory.full[turn.stage].wait(turn.parity);
     begin_products();
 #pragma unroll
@@ -307,7 +303,6 @@ __device__ void run_tiles(const ProductMemory<Plan>& memory, const WidePair& pai
   const uint32_t rank = Plan::kCluster == 1 ? 0 : cluster_rank();
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Plan::kStages; ++stage) {
-      memory.known[stage].init(1);
       memory.full[stage].init(1);
       memory.empty[stage].init(Plan::kWarpgroups * 4 * Plan::kCluster);
     }
@@ -321,7 +316,7 @@ __device__ void run_tiles(const ProductMemory<Plan>& memory, const WidePair& pai
   } else {
     take_registers<Plan::kRegisters>();
     for (Turn<Plan> turn;;) {
-      memory.known[turn.stage].wait(turn.parity);  // what the tile needs besides is read while its slices come
+      memory.full[turn.stage].wait(turn.parity);
       const Tile tile = memory.tiles[turn.stage];
       if (tile.last_panel == 0) break;
       work(turn, tile, group, rank);

@@ -27,7 +27,7 @@ struct ProductPlan {
   static_assert(kStaged || !Rule::kBlocks);
   static constexpr int kFactorBytes = kStaged ? 0 : warpgroups * 2 * cols * 4;
   static constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024, kMostStages = 15;
-  static constexpr int kControlBytes = kMostStages * (3 * sizeof(uint64_t) + sizeof(Tile)) + kBandBytes;
+  static constexpr int kControlBytes = kMostStages * (2 * sizeof(uint64_t) + sizeof(Tile)) + kBandBytes;
   static constexpr int kStages =
       (kSharedBytes - kStagingBytes - kFactorBytes - kAlignment - kControlBytes) / (kABytes + kBBytes);
   static_assert(kStages >= 2 && kStages <= kMostStages);
