@@ -130,24 +130,26 @@ __device__ void finish_outputs(const Value& value, const LanePlace& lane, float*
   }
 }
 
-/// Starts the copies of the warpgroup's staged rows; `to` is the first output of the matrix.
+/// Starts the copies of the 16 rows that a warp has staged from `staging` on: a thread's copies are issued one after
+/// the other, so every warp has its share. `first_row` is that of the first; `to` is the first output of the matrix.
 template <class Plan>
 __device__ void store_rows(const TileGrid& grid, const OutputPlaces& places, const Tile& tile, int64_t first_row,
                            float* to, const float* staging) {
-  const int thread = static_cast<int>(threadIdx.x % kWarpgroup), in_group = thread % 64;
-  const int64_t row = first_row + in_group;
+  constexpr int kRows = 16;
+  const int lane = static_cast<int>(threadIdx.x % kWarp), in_warp = lane % kRows;
+  const int64_t row = first_row + in_warp;
   if (row >= grid.m) return;
   const int cols = static_cast<int>(least(grid.n - tile.first_col, Plan::kCols));
-  const float* from = staging + in_group * Plan::kPitch;
+  const float* from = staging + in_warp * Plan::kPitch;
   if (grid.split || places.plain) {
-    if (thread < 64) store_bulk(to + row * grid.n + tile.first_col, from, static_cast<uint32_t>(cols) * 4);
+    if (lane < kRows) store_bulk(to + row * grid.n + tile.first_col, from, static_cast<uint32_t>(cols) * 4);
     return;
   }
   to += places.of_row(row, grid.n);
   uint32_t outer = static_cast<uint32_t>(tile.first_col) / places.inner_cols;
   uint32_t inner = static_cast<uint32_t>(tile.first_col) - outer * places.inner_cols;
   // The two threads of a row take turns.
-  for (int col = 0, turn = thread / 64; col < cols; ++outer, inner = 0, turn ^= 1) {
+  for (int col = 0, turn = lane / kRows; col < cols; ++outer, inner = 0, turn ^= 1) {
     const int count = min(static_cast<int>(places.inner_cols - inner), cols - col);
     if (turn == 0) store_bulk(to + outer * places.outer_col + inner, from + col, static_cast<uint32_t>(count) * 4);
     col += count;
@@ -158,7 +160,7 @@ __device__ void store_rows(const TileGrid& grid, const OutputPlaces& places, con
 /// eight columns. `staging` is the warpgroup's own and free, the factors of the columns are there.
 template <class Plan, class Value>
 __device__ void store_outputs(const Value& value, const TileGrid& grid, const Epilogue& epilogue, const Tile& tile,
-                              const LanePlace& lane, float* staging, int group) {
+                              const LanePlace& lane, float* staging) {
   const OutputPlaces& places = epilogue.places;
   float* y = grid.split ? grid.partial + (tile.part * grid.matrices + tile.matrix) * grid.m * grid.n
                         : epilogue.matrix_of(grid.y, tile.matrix, grid.m, grid.n);
@@ -167,12 +169,13 @@ __device__ void store_outputs(const Value& value, const TileGrid& grid, const Ep
     finish_outputs<Plan, false>(value, lane, staging, store);
   };
   if (Plan::kStaged && grid.n % 4 == 0) {
-    const int thread = static_cast<int>(threadIdx.x % kWarpgroup), in_group = thread / kWarp * 16 + thread % kWarp / 4;
-    float* to = staging + in_group * Plan::kPitch + thread % 4 * 2;
+    const int in_warp = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp % 4);
+    float* rows = staging + 16 * warp * Plan::kPitch;
+    float* to = rows + in_warp / 4 * Plan::kPitch + in_warp % 4 * 2;
     finish([&](int j, int h, float2 v) { *reinterpret_cast<float2*>(to + 8 * h * Plan::kPitch + 8 * j) = v; });
     publish_stores();
-    synchronize_warpgroup(group);
-    store_rows<Plan>(grid, places, tile, lane.row - in_group, y, staging);
+    __syncwarp();
+    store_rows<Plan>(grid, places, tile, lane.row - in_warp / 4, y, rows);
     end_stores();
     return;
   }
