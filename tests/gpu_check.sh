@@ -64,11 +64,11 @@ ALONE='*too_large*'
 sharded_tests() {
   local count=$1 directory=$2 filter=$3
   shift 3
-  seq 0 $((count - 1)) | limited xargs -P "$count" -I SHARD bash -c \
+  seq 0 $((count - 1)) | limited xargs -P "$count" -I NUMBER bash -c \
     'shard=$1 count=$2 directory=$3 filter=$4; shift 4
      GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX=$shard FP4SIM_REQUIRE_GPU=1 OMP_NUM_THREADS=1 "$@" --gtest_brief=1 \
        "--gtest_filter=$filter" > "$directory/$shard.txt" 2>&1' \
-    _ SHARD "$count" "$directory" "$filter" "$@" "$CARRY/gpu_device_test"
+    _ NUMBER "$count" "$directory" "$filter" "$@" "$CARRY/gpu_device_test"
 }
 
 stage_1() {
