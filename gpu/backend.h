@@ -28,7 +28,7 @@ struct BackendOptions {
   int device = 0;
   int threads = 256;             // block size of kernels whose work is split freely: a multiple of 32, at most 512
   int lanes = 3;                 // streams of a compiled plan: its independent steps run side by side
-  bool certifies_small = false;  // products of any size try the integer path, not only those where that pays
+  bool certifies_small = false;  // products of any size try the ways that must first be proved exact
 };
 
 /// Throws Error if there is no such device.

@@ -15,7 +15,7 @@ constexpr int kLargestFold = 13;
 constexpr int kLeastExponent = -60,
               kMostExponent = 50;  // of scales: all sums are then normal numbers, and exact powers
 // Exponents of scales below which the other operand's may not be small (−60 − 85 − 2 = −147), and what is small: beside
-// others every scale may wait, for −20 − 127 − 2 = −149.
+// others every scale may wait, for −20 − 126 − 2 = −148; −127, the code 0, has only zeros.
 constexpr int kTinyExponent = -85, kSmallExponent = -20;
 
 /// True in those threads that write what the whole row has in common.
@@ -33,15 +33,8 @@ __device__ inline int e5m2_origin(const RowSpan& span) {
 __device__ inline float factor_of(int origin) {
   return __uint_as_float(static_cast<uint32_t>(origin - kE8m0Bias + 127) << 23);
 }
-template <int rows>
-__device__ void store_factors(const NumberedPiece& p, const int (&origin)[rows]) {
-  if (p.range != 0 || !writes_rows<rows>()) return;
-  float* factors = p.w.factors + p.matrix * p.w.padded_rows() + p.first_row;
-#pragma unroll
-  for (int r = 0; r < rows; ++r) factors[row_in_piece<rows>(r)] = factor_of(origin[r]);
-}
-
-/// The least scale code whose factor in units of an origin is a normal number of binary32.
+/// The least scale code whose factor in units of an origin is a normal number of binary32. Sums in these units are then
+/// multiples of 2^(−126 − 13 − 2): they are exact where those in real units are.
 __device__ inline int least_late(int origin) { return origin - 126; }
 
 /// Writes the factors of the piece's late rows, whose origins are those of `origins` that are not 0: exponent fields of
@@ -51,7 +44,7 @@ __device__ inline void store_late_factors(const NumberedPiece& p, const uint8_t 
   const int in_piece = static_cast<int>(threadIdx.x % kWideRows), origin = origins[in_piece];
   if (origin == 0) return;
   const int64_t row = p.first_row + in_piece, blocks = scale_blocks(p.w.k);
-  const uint8_t* codes = scale_codes(p, least(row, p.w.rows - 1));  // nobody sees what padding gets
+  const uint8_t* codes = scale_codes(p, least(row, p.w.rows - 1));  // padding may get anything
 #pragma unroll 1
   for (int64_t slice = p.first_slice + threadIdx.x / kWideRows; slice < p.last_slice;
        slice += kWideningThreads / kWideRows) {

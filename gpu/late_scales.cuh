@@ -2,7 +2,9 @@
 // their rows' scales where these wait (LateRows).
 #pragma once
 
+#include "gpu/arithmetic.cuh"
 #include "gpu/product_outputs.cuh"
+#include "gpu/wide_operand.h"
 
 namespace fp4sim::gpu {
 

@@ -9,7 +9,7 @@
 namespace fp4sim::gpu {
 namespace {
 
-/// Digits of one term, 128 k a slice.
+/// Digits are int8; a slice is 128 k of one term.
 using Plan = ProductPlan<Int8Rule, 2, 128, kPair>;
 
 constexpr int64_t kMostSlices = 64;  // of one sum in 32 bits: bytes are at most 128, so 2^16 products stay below 2^31

@@ -18,14 +18,6 @@ void launch_tiles(void (*kernel)(Params...), const TileGrid& grid, Context& cont
   context.launch(kernel, Context::per_block(blocks, Plan::kThreads, Plan::kSharedBytes), args...);
 }
 
-/// Bands as narrow as the table of limits takes.
-void choose_bands(RowNorms& n) {
-  int64_t blocks = 1;
-  while (n.matrices * ceil_div(n.row_blocks, blocks) > SumLimits::kBands) blocks *= 2;
-  n.band_blocks = static_cast<uint32_t>(blocks);
-  n.bands = static_cast<uint32_t>(ceil_div(n.row_blocks, blocks));
-}
-
 /// True where a block of threads multiplies a panel or more: the second launch then costs less than the blocks' adds.
 bool worth_observing(const TileGrid& grid, Context& context) {
   const int64_t rounds = ceil_div(grid.tiles(), context.multiprocessors());
@@ -41,8 +33,8 @@ void multiply_halves(const HalvesPair& pair, const ProductShape& shape, const Ep
   ValueBounds a = pair.a, b = pair.b;
   const bool fits = std::max(a.norms.matrices, b.norms.matrices) <= SumLimits::kBands;
   if (fits && worth_observing(grid, context)) {
-    choose_bands(a.norms);
-    choose_bands(b.norms);
+    choose_bands(a.norms, 1, SumLimits::kBands);
+    choose_bands(b.norms, 1, SumLimits::kBands);
     marks.data = context.scratch<uint8_t>(grid.tiles());
     launch_tiles<Observed>(observe_product<Observed>, grid, context, pair.wide, grid, epilogue, a, b, marks);
   }

@@ -99,18 +99,6 @@ __device__ float multiply_observed(const ProductMemory<Plan>& memory, Turn<Plan>
   return w.tile.first_col + kWideRows < w.grid.n ? fmaxf(most[0], most[1]) : most[0];
 }
 
-/// Calls multiply(turn, work) for the tiles that the filter takes.
-template <class Plan, class Filter, class Multiply>
-__device__ void multiply_tiles(const ProductMemory<Plan>& memory, const WidePair& pair, const TileGrid& grid,
-                               const Epilogue& epilogue, const Filter& filter, const Multiply& multiply) {
-  run_tiles(memory, pair, grid, filter, [&](Turn<Plan>& turn, const Tile& tile, int group, uint32_t rank) {
-    const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
-    const ColumnFactors<Plan> columns(grid, epilogue, tile);
-    const int slices = slices_of<Plan>(tile, pair.a.slices);
-    multiply(turn, TileWork<Plan>{grid, epilogue, tile, lane, columns, slices, group, memory.own(group)});
-  });
-}
-
 /// The first turn.
 template <class Plan>
 __global__ void __launch_bounds__(Plan::kThreads, 1)

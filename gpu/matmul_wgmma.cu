@@ -112,14 +112,6 @@ void launch_units(const Launch& l, const UnitGrid& u, Context& context) {
   launch_product<NarrowUnits>(l, u.grid, context);
 }
 
-/// Bands of whole tiles of so many rows or columns, as many as the table takes.
-void choose_bands(RowNorms& n, int64_t tile) {
-  int64_t blocks = tile / kNormRows;
-  while (n.matrices * ceil_div(n.row_blocks, blocks) > kMostBands) blocks *= 2;
-  n.band_blocks = static_cast<uint32_t>(blocks);
-  n.bands = static_cast<uint32_t>(ceil_div(n.row_blocks, blocks));
-}
-
 template <class Plan>
 TileGrid panel_grid(const ProductShape& s, float* y, Context& context) {
   return tile_grid(s.matrices, s.m, s.n, s.k, Plan::kRows, Plan::kCols, y, context);
@@ -159,8 +151,8 @@ void multiply_in_turn(Launch& l, const FoldedPair& pair, const ProductShape& sha
   const UnitGrid u = unit_grid(shape, true, y, context);
   const auto [rows, cols] = tile_of(u.tiles);
   Certificates& c = l.certificates;
-  choose_bands(c.a, rows);
-  choose_bands(c.b, cols);
+  choose_bands(c.a, rows / kNormRows, kMostBands);
+  choose_bands(c.b, cols / kNormRows, kMostBands);
   if (u.grid.split || grid.split) l.map = context.scratch<uint8_t>(shape.matrices * c.a.bands * c.b.bands);
   const CertifiedSums sums{grid, u.grid, l.map, c.a, c.b, pair.unfit};
   launch_units(l, u, context);

@@ -11,8 +11,9 @@
 
 namespace fp4sim::gpu {
 
-// A rule: whether its tiles are sums of integers or, block by block, of numbers; slices of 128 bytes, whose steps of 32
-// bytes are blocks; and what computes products of unfit operands.
+// A rule: kBlocks, whether its tiles are sums of steps of 32 bytes, block by block; kSliceK, the k of a slice of 128
+// bytes; multiply, the instruction of a step. product_kernel asks for OtherWay, what computes products of unfit
+// operands; multiply_blocks for Late, what dots of blocks are multiplied by before they are added.
 
 /// Where no operands are unfit.
 struct NoOtherWay {};
@@ -48,7 +49,7 @@ struct ProductMemory {
   Tile* tiles;     // [stage]: the tile whose first slice is there
   Barrier* full;   // [stage]
   Barrier* empty;  // [stage]
-  float* bands;    // of the TileFilter
+  float* bands;    // of a TileFilter or SumLimits
 
   __device__ explicit ProductMemory(uint8_t* raw) {
     uint8_t* first = raw + (Plan::kAlignment - shared_address(raw) % Plan::kAlignment) % Plan::kAlignment;
@@ -79,8 +80,8 @@ struct Turn {
 };
 
 /// Describes what a warpgroup multiplies of a stage. Instructions take descriptors from uniform registers: where the
-/// compiler sees that all lanes have the same, it computes them there. The widest tiles, whose instructions are long,
-/// gain nothing and lose some 5 per cent.
+/// compiler sees that all lanes have the same, it computes them there. Not so for the widest tiles: their
+/// instructions are long enough to hide it, and the exchange between lanes costs more.
 template <class Plan>
 class SliceDescriptors {
  public:
@@ -329,6 +330,18 @@ __device__ void run_tiles(const ProductMemory<Plan>& memory, const WidePair& pai
   if constexpr (Plan::kCluster > 1) synchronize_cluster();  // a block that others still write to must not end
 }
 
+/// Calls multiply(turn, work) for the tiles that the filter takes.
+template <class Plan, class Filter, class Multiply>
+__device__ void multiply_tiles(const ProductMemory<Plan>& memory, const WidePair& pair, const TileGrid& grid,
+                               const Epilogue& epilogue, const Filter& filter, const Multiply& multiply) {
+  run_tiles(memory, pair, grid, filter, [&](Turn<Plan>& turn, const Tile& tile, int group, uint32_t rank) {
+    const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
+    const ColumnFactors<Plan> columns(grid, epilogue, tile);
+    const int slices = slices_of<Plan>(tile, pair.a.slices);
+    multiply(turn, TileWork<Plan>{grid, epilogue, tile, lane, columns, slices, group, memory.own(group)});
+  });
+}
+
 /// Writes which pairs of bands are certified: [matrix][band of a][band of b].
 __device__ inline void store_map(const Certificates& c, const TileFilter& filter, uint8_t* map) {
   for (int64_t i = threadIdx.x; i < c.matrices() * c.a.bands * c.b.bands; i += blockDim.x) {
@@ -356,11 +369,7 @@ __global__ void __cluster_dims__(Plan::kCluster, 1, 1) __launch_bounds__(Plan::k
   if constexpr (std::is_same_v<typename Plan::Rule::OtherWay, DirectProduct>) {
     if (is_unfit) return multiply_direct(other_way, grid, epilogue, unit, filter, dynamic_shared());
   }
-  run_tiles(memory, pair, grid, filter, [&](Turn<Plan>& turn, const Tile& tile, int group, uint32_t rank) {
-    const LanePlace lane = LanePlace::of<Plan>(grid, epilogue, tile, tile.first_row + rank * Plan::kRows + group * 64);
-    const ColumnFactors<Plan> columns(grid, epilogue, tile);
-    const int slices = slices_of<Plan>(tile, pair.a.slices);
-    const TileWork<Plan> work{grid, epilogue, tile, lane, columns, slices, group, memory.own(group)};
+  multiply_tiles(memory, pair, grid, epilogue, filter, [&](Turn<Plan>& turn, const TileWork<Plan>& work) {
     if constexpr (Plan::Rule::kBlocks) {
       multiply_blocks(memory, turn, work, late);
     } else {

@@ -52,6 +52,12 @@ __global__ void add_panels(const __grid_constant__ CertifiedSums s, const __grid
 
 }  // namespace
 
+void choose_bands(RowNorms& n, int64_t blocks, int64_t most) {
+  while (n.matrices * ceil_div(n.row_blocks, blocks) > most) blocks *= 2;
+  n.band_blocks = static_cast<uint32_t>(blocks);
+  n.bands = static_cast<uint32_t>(ceil_div(n.row_blocks, blocks));
+}
+
 TileGrid tile_grid(int64_t matrices, int64_t m, int64_t n, int64_t k, int tile_m, int tile_n, float* y,
                    Context& context) {
   TileGrid g{matrices, m, n, k, ceil_div(m, tile_m), ceil_div(n, tile_n), ceil_div(k, kPanel), false, y, nullptr};

@@ -16,6 +16,9 @@ TileGrid tile_grid(int64_t matrices, int64_t m, int64_t n, int64_t k, int tile_m
 /// Adds the results of split panels in ascending order and finishes the product; nothing for a grid without a split.
 void sum_panels(const TileGrid& grid, const Epilogue& epilogue, Context& context);
 
+/// Cuts rows into bands of `blocks` times kNormRows, or of twice as many and so on until there are at most `most`.
+void choose_bands(RowNorms& n, int64_t blocks, int64_t most);
+
 /// A product of which some tiles are certified (certificate.cuh): these are sums of parts of `certified`, the others of
 /// the panels of `panels`. A grid without a split has finished its tiles.
 struct CertifiedSums {

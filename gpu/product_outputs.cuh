@@ -180,7 +180,7 @@ __device__ void store_outputs(const Value& value, const TileGrid& grid, const Ep
     return;
   }
   const int columns = static_cast<int>(least(grid.n - lane.col, Plan::kCols));  // from the lane's first on
-  // Where rows could be staged, only odd sizes come here, and these lie plain.
+  // Where rows could be staged, only odd sizes come here, and these lie plain; places have runs of four columns.
   const bool plain = Plan::kStaged || grid.split || places.plain;
   if (plain && grid.n % 2 == 0) {
     float* const first = y + lane.row * grid.n + lane.col;
@@ -190,13 +190,16 @@ __device__ void store_outputs(const Value& value, const TileGrid& grid, const Ep
     });
   }
   const auto row = [&](int64_t i) { return plain ? i * grid.n : places.of_row(i, grid.n); };
-  const auto place = [&](int64_t col) { return plain ? col : places.of_col(col); };
   float* const rows[2] = {y + row(lane.row), y + row(lane.row + 8)};
   finish([&](int j, int h, float2 v) {
     if (lane.row + 8 * h >= grid.m || 8 * j >= columns) return;
-    const int64_t col = lane.col + 8 * j;
-    rows[h][place(col)] = v.x;
-    if (8 * j + 1 < columns) rows[h][place(col + 1)] = v.y;
+    if (!plain) {
+      *reinterpret_cast<float2*>(rows[h] + places.of_col(lane.col + 8 * j)) = v;
+      return;
+    }
+    float* const place = rows[h] + lane.col + 8 * j;
+    place[0] = v.x;
+    if (8 * j + 1 < columns) place[1] = v.y;
   });
 }
 

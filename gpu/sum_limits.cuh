@@ -51,7 +51,8 @@ class SumLimits {
   }
 
  private:
-  static constexpr int kUnits = 2 * kBands;   // where the tables of units begin
+  static constexpr int kUnits = 2 * kBands;  // where the tables of units begin
+  static_assert(4 * kBands * sizeof(float) == kBandBytes);
   static constexpr float kMostUnit = 0x1p4f;  // of e4m3 times e2m1
   // 2^24 less what errors hide: of norms, and of a look that follows an inexact sum.
   static constexpr float kMostUnits = 0x1.ffep+23f, kNormError = 0x1.001p+0f;

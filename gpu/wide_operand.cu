@@ -27,6 +27,15 @@ __device__ uint32_t add_squares(uint32_t sum, uint32_t bytes) {
   return static_cast<uint32_t>(__dp4a(static_cast<int>(bytes), static_cast<int>(bytes), static_cast<int>(sum)));
 }
 
+/// Writes the factors of the rows of a piece.
+template <int rows>
+__device__ void store_factors(const NumberedPiece& p, const int (&origin)[rows]) {
+  if (p.range != 0 || !writes_rows<rows>()) return;
+  float* factors = p.w.factors + p.matrix * p.w.padded_rows() + p.first_row;
+#pragma unroll
+  for (int r = 0; r < rows; ++r) factors[row_in_piece<rows>(r)] = factor_of(origin[r]);
+}
+
 struct CertifyingTable {
   SpanTable spans;
   uint32_t squares[kWideRows];  // sums of the rows' int8 numbers

@@ -183,8 +183,8 @@ TEST_F(GpuPlans, products_that_run_together_give_the_bits_of_scalar) {
 }
 
 TEST_F(GpuPlans, products_with_biases_and_permutes_give_the_bits_of_scalar) {
-  const Heads sizes[] = {
-      {2, 5, 3, 8, 7}, {1, 70, 2, 64, 96}, {3, 50, 3, 12, 2080}, {2, 3, 1, 4, 33}, {1, 33, 5, 6, 40}};
+  const Heads sizes[] = {{2, 5, 3, 8, 7},      {1, 70, 2, 64, 96}, {3, 50, 3, 12, 2080},
+                         {1, 60, 2, 32, 1024}, {2, 3, 1, 4, 33},   {1, 33, 5, 6, 40}};
   uint64_t seed = 1;
   for (const char* spec : {"", "bf16", "mxfp4", "nvfp4", "e2m1:row:fp32", "e4m3:row:fp32", "mxfp8e4m3", "mxfp6e2m3"})
     for (const Heads& h : sizes)

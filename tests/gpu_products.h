@@ -43,7 +43,7 @@ inline Choice any_code(int64_t salt) {
 
 class ComparesProducts : public NeedsDevice<> {
  protected:
-  /// The backend as it is, and one that tries the integer path on products of any size.
+  /// The backend as it is, and one that tries to prove sums exact in products of any size.
   Backend* cuda(bool certifies_small = false) {
     auto& backend = cuda_[certifies_small ? 1 : 0];
     if (backend == nullptr) backend = gpu::make_backend({.certifies_small = certifies_small});

@@ -1,6 +1,7 @@
 // Products of packed operands at the borders between the ways in which cuda computes them: sums that are certain
-// to be exact just below 2^24 units and above, exponents of a row 3 and 4 apart, single rows, blocks and scales that
-// spoil a tile, panels in parts. Operands are built by hand, and the results are those of scalar.
+// to be exact just below 2^24 units and above, exponents of a row 3 and 4 apart, scales that wait for the dots of
+// their blocks, single rows, blocks and scales that spoil a tile, panels in parts. Operands are built by hand, and the
+// results are those of scalar.
 #include <fmt/format.h>
 
 #include "tests/gpu_products.h"
@@ -68,6 +69,27 @@ TEST_F(GpuProducts, rows_whose_scales_wait_for_the_dots_of_their_blocks) {
       }
 }
 
+TEST_F(GpuProducts, products_of_tiny_scales_are_rounded_by_the_rule) {
+  // Where only blocks of tiny scales have values: products of scales below 2^-149 are none of the late rows' business.
+  // Spans of 139 fit into the factors of late rows, spans of 140 do not.
+  for (const Size& s : kSizes)
+    for (const auto& [low, other] : {std::pair{kOne - 95, kOne - 60},
+                                     {kOne - 85, kOne - 60},
+                                     {1u, kOne - 26},
+                                     {1u, kOne - 21},
+                                     {1u, kOne - 20},
+                                     {1u, kOne}})
+      for (const uint32_t span : {30u, 139u, 140u}) {
+        const auto scales = [=](int64_t vector, int64_t block) {
+          return block % 3 == 1 ? low + span - static_cast<uint32_t>(vector % 2) : low + mixed(vector, block) % 3;
+        };
+        const auto codes = [](int64_t vector, int64_t i) { return i / 32 % 3 == 1 ? 0u : any_code(3)(vector, i); };
+        compare(operand("mxfp4", s.a, s.matrices, s.m, s.k, scales, codes),
+                operand("mxfp4", s.b, s.matrices, s.n, s.k, spread_scales(other, 1), any_code(4)),
+                fmt::format("k {} from {} span {} other {}", s.k, low, span, other));
+      }
+}
+
 TEST_F(GpuProducts, sums_just_below_and_above_two_to_the_24_units) {
   // All codes 6 in blocks 2^3 above one of each panel: 96·96 units of a product each, 1820 of them below 2^24. Odd
   // units of the low blocks are rounded away where panels add up to more.
@@ -127,12 +149,15 @@ PackedOperand rows_of(const PackedOperand& o, const std::vector<int64_t>& vector
 TEST_F(GpuProducts, large_products_agree_with_those_of_some_rows) {
   const int64_t m = 4096, n = 2304, k = 4096;
   const std::vector<int64_t> rows{0, 77, 255, 256, 1000, 1023, 1024, 1111, 4095}, cols{0, 1, 255, 256, 700, 2303};
-  for (const char* spec : {"mxfp4", "nvfp4"}) {
-    const bool nvfp4 = std::string(spec) == "nvfp4";
-    const Choice scales = [nvfp4](int64_t vector, int64_t block) {
-      if (nvfp4) return 0x20u + mixed(vector, block) % 0x40u;
-      return kOne - (vector == 1000 ? 2 * static_cast<uint32_t>(block % 9) : mixed(vector, block) % 3);
-    };
+  const Choice few = [](int64_t vector, int64_t block) {
+    return kOne - (vector == 1000 ? 2 * static_cast<uint32_t>(block % 9) : mixed(vector, block) % 3);
+  };
+  const Choice wide = [](int64_t vector, int64_t block) { return 0x20u + mixed(vector, block) % 0x40u; };
+  // Sums that cuda observes, but for the tiles of one row.
+  const Choice ordinary = [](int64_t vector, int64_t block) {
+    return vector == 1000 && block == 100 ? 1u : 0x34u + mixed(vector, block) % 12;
+  };
+  for (const auto& [spec, scales] : {std::pair{"mxfp4", few}, {"nvfp4", wide}, {"nvfp4", ordinary}}) {
     const PackedOperand a = operand(spec, Axis::last, 1, m, k, scales, any_code(8));
     const PackedOperand b = operand(spec, Axis::last, 1, n, k, scales, any_code(9));
     const std::vector<float> all = product_on(*cuda(), packed_value(a), packed_value(b));
