@@ -9,6 +9,7 @@ if(FP4SIM_WITH_CUDA)
   # All 2^32 inputs: minutes on sixteen cores and a device.
   add_executable(gpu_sweep_test gpu_sweep_test.cc gpu_sweep_groups.cc gpu_sweep_functions.cu)
   target_include_directories(gpu_sweep_test PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(gpu_sweep_test PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${FP4SIM_FAST_CUDA_FLAGS}>")
   target_link_libraries(gpu_sweep_test PRIVATE fp4sim_flags fp4sim_gpu fp4sim_scalar fp4sim_simd GTest::gtest
     fmt::fmt-header-only)
   add_test(NAME Gpu.all_inputs_give_the_bits_of_simd COMMAND gpu_sweep_test)
