@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fuzz/forwarding_backend.h"
 #include "reference/contract/error.h"
 
 namespace fp4sim::fuzz {
@@ -16,32 +17,26 @@ const Mutant& find_mutant(const std::string& name) {
   throw UsageError("unknown mutant `" + name + "`; known: " + names);
 }
 
-class SabotagedBackend final : public Backend {
+class SabotagedBackend final : public ForwardingBackend {
  public:
-  SabotagedBackend(std::unique_ptr<Backend> inner, const Mutant& mutant) : inner_(std::move(inner)), mutant_(mutant) {}
+  SabotagedBackend(std::unique_ptr<Backend> inner, const Mutant& mutant)
+      : ForwardingBackend(std::move(inner)), mutant_(mutant) {}
 
-  std::string name() const override { return std::string("sabotaged:") + mutant_.name + "(" + inner_->name() + ")"; }
-  std::unique_ptr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
-  void upload(const Part& to, const void* from, int64_t bytes) override { inner_->upload(to, from, bytes); }
-  void download(const Part& from, void* to, int64_t bytes) override { inner_->download(from, to, bytes); }
-  uint64_t digest(const Tensor& tensor) override { return inner_->digest(tensor); }
-  void check(const Node& node, std::span<const ValueType> in, std::span<const ValueType> out) const override {
-    inner_->check(node, in, out);
+  std::string name() const override {
+    return std::string("sabotaged:") + mutant_.name + "(" + ForwardingBackend::name() + ")";
   }
-  void synchronize() override { inner_->synchronize(); }
 
   void run(const NodeCall& call) override {
     if (call.node.op != mutant_.op) {
-      inner_->run(call);
+      inner().run(call);
       return;
     }
-    mutant_.run({*inner_, call, previous_outputs_});
+    mutant_.run({inner(), call, previous_outputs_});
     previous_outputs_.clear();
-    for (const Tensor& out : call.out) previous_outputs_.push_back(download_value(*inner_, out));
+    for (const Tensor& out : call.out) previous_outputs_.push_back(download_value(inner(), out));
   }
 
  private:
-  std::unique_ptr<Backend> inner_;
   const Mutant& mutant_;
   std::vector<HostValue> previous_outputs_;
 };

@@ -4,6 +4,7 @@
 
 #include <xmmintrin.h>
 
+#include "fuzz/forwarding_backend.h"
 #include "pch.h"
 #include "reference/scalar/backend.h"
 #include "reference/simd/backend.h"
@@ -45,28 +46,18 @@ TEST_P(Differential, results_do_not_depend_on_threads) {
 }
 
 /// Runs every node under flush-to-zero, denormals-are-zero and rounding toward -infinity.
-class HostileEnvironment final : public Backend {
+class HostileEnvironment final : public ForwardingBackend {
  public:
-  explicit HostileEnvironment(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
-  std::string name() const override { return "hostile(" + inner_->name() + ")"; }
-  std::unique_ptr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
-  void upload(const Part& to, const void* from, int64_t bytes) override { inner_->upload(to, from, bytes); }
-  void download(const Part& from, void* to, int64_t bytes) override { inner_->download(from, to, bytes); }
-  uint64_t digest(const Tensor& tensor) override { return inner_->digest(tensor); }
-  void check(const Node& node, std::span<const ValueType> in, std::span<const ValueType> out) const override {
-    inner_->check(node, in, out);
-  }
+  using ForwardingBackend::ForwardingBackend;
+  std::string name() const override { return "hostile(" + ForwardingBackend::name() + ")"; }
   void run(const NodeCall& call) override {
     constexpr unsigned kFlush = 0x8040, kRoundDown = 0x2000;
     const unsigned saved = _mm_getcsr();
     _mm_setcsr(saved | kFlush | kRoundDown);
-    inner_->run(call);
+    ForwardingBackend::run(call);
     EXPECT_EQ(_mm_getcsr() & (kFlush | kRoundDown), kFlush | kRoundDown) << "the caller's environment was not restored";
     _mm_setcsr(saved);
   }
-
- private:
-  std::unique_ptr<Backend> inner_;
 };
 
 TEST_P(Differential, results_do_not_depend_on_the_callers_floating_point_environment) {

@@ -5,6 +5,7 @@
 
 #include "cli/io/files.h"
 #include "cli/train/trainer.h"
+#include "fuzz/forwarding_backend.h"
 #include "reference/contract/error.h"
 #include "reference/scalar/backend.h"
 #include "reference/simd/backend.h"
@@ -25,17 +26,11 @@ TrainResult train_all(const Settings& s, const std::string& out = "", int thread
 }
 
 /// simd that says it runs ahead: downloads that are started give what was there then, but only when they are awaited.
-class AheadBackend final : public Backend {
+class AheadBackend final : public fuzz::ForwardingBackend {
  public:
+  AheadBackend() : ForwardingBackend(simd::make_backend(1)) {}
+
   std::string name() const override { return "ahead"; }
-  std::unique_ptr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
-  void upload(const Part& to, const void* from, int64_t bytes) override { inner_->upload(to, from, bytes); }
-  void download(const Part& from, void* to, int64_t bytes) override { inner_->download(from, to, bytes); }
-  uint64_t digest(const Tensor& tensor) override { return inner_->digest(tensor); }
-  void check(const Node& node, std::span<const ValueType> in, std::span<const ValueType> out) const override {
-    inner_->check(node, in, out);
-  }
-  void run(const NodeCall& call) override { inner_->run(call); }
   bool runs_ahead() const override { return true; }
   std::unique_ptr<Download> start_download(const Part& from, void* to, int64_t bytes) override {
     struct Later final : Download {
@@ -50,13 +45,10 @@ class AheadBackend final : public Backend {
       std::vector<std::byte> content;
     };
     auto later = std::make_unique<Later>(*this, to, bytes);
-    inner_->download(from, later->content.data(), bytes);
+    download(from, later->content.data(), bytes);
     return later;
   }
   int waiting = 0, most_waiting = 0;  // downloads
-
- private:
-  std::unique_ptr<Backend> inner_ = simd::make_backend(1);
 };
 
 TEST(Trainer, a_step_starts_before_the_last_ones_results_are_read_and_nothing_changes) {
