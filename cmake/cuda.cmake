@@ -2,7 +2,7 @@
 # the driver when it is first used, so a program with the cuda backend also runs where there is none.
 set(FP4SIM_CUDA OFF CACHE STRING "The cuda backend: ON, OFF, or AUTO (where a CUDA compiler is found)")
 set_property(CACHE FP4SIM_CUDA PROPERTY STRINGS AUTO ON OFF)
-option(FP4SIM_CUDA_FAST_COMPILE "Device code is compiled and hardly optimized, where nvcc can: for builds that run none of it" OFF)
+option(FP4SIM_CUDA_FAST_COMPILE "Device code is compiled and hardly optimized where nvcc can and no device runs it" OFF)
 set(FP4SIM_WITH_CUDA OFF)
 if(FP4SIM_CUDA STREQUAL "AUTO")
   include(CheckLanguage)
@@ -26,7 +26,7 @@ if(FP4SIM_WITH_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   set(FP4SIM_FAST_CUDA_FLAGS "")
-  if(FP4SIM_CUDA_FAST_COMPILE)
+  if(FP4SIM_CUDA_FAST_COMPILE AND NOT EXISTS /dev/nvidiactl)  # the driver's: beside a device tests run what is shipped
     include(CheckCompilerFlag)
     check_compiler_flag(CUDA -Ofc=max FP4SIM_NVCC_HAS_FAST_COMPILE)  # older releases have no such option
     if(FP4SIM_NVCC_HAS_FAST_COMPILE)
