@@ -100,6 +100,7 @@ struct FoldingTable {
   uint8_t origins[kWideRows];  // of late rows; 0 of others
 };
 
+/// E5M2 numbers with the scales inside, or, in late rows, without.
 template <int rows, bool whole>
 struct Folding : FoldedChunks {
   static constexpr int kAnyScale = -1;  // of late rows
