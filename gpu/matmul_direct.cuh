@@ -27,11 +27,6 @@ struct DirectProduct {
   int count_a, count_b;
   bool grouped;
   Bytes16 units;
-
-  FP4SIM_HD const DirectSide& side_a(int64_t matrix) const { return a[count_a > 1 ? matrix : 0]; }
-  FP4SIM_HD const DirectSide& side_b(int64_t matrix) const { return b[count_b > 1 ? matrix : 0]; }
-  /// Number of a product's matrix in its sides.
-  FP4SIM_HD int64_t matrix_of(int64_t matrix) const { return grouped ? 0 : matrix; }
 };
 
 /// Host only.
@@ -118,8 +113,9 @@ __device__ inline void multiply_direct(const DirectProduct& p, TileGrid grid, co
   for (int64_t item = blockIdx.x; item < grid.tiles(); item += gridDim.x) {
     const Tile tile = tile_at(grid, item, kDirectTile, kDirectTile);
     if (!filter.takes(tile, kDirectTile, kDirectTile)) continue;
-    const DirectSide &side_a = p.side_a(tile.matrix), &side_b = p.side_b(tile.matrix);
-    const int64_t matrix = p.matrix_of(tile.matrix);
+    const DirectSide& side_a = p.a[p.count_a > 1 ? tile.matrix : 0];
+    const DirectSide& side_b = p.b[p.count_b > 1 ? tile.matrix : 0];
+    const int64_t matrix = p.grouped ? 0 : tile.matrix;
 #pragma unroll 1
     for (int64_t panel = tile.first_panel; panel < tile.last_panel; ++panel) {
       float acc[kDirectOwn][kDirectOwn] = {};
